@@ -27,7 +27,7 @@ help: ## this list
 
 # ---- environments: a stamp says which lock file an environment was made from ----
 
-$(VENV)/.uv: requirements/uv.txt scripts/find-python
+$(VENV)/.uv: requirements/uv.txt
 	@python=$$(scripts/find-python); \
 	echo "making $(VENV) with $$("$$python" --version)"; \
 	"$$python" -m venv --clear $(VENV); \
