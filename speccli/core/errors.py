@@ -1,0 +1,59 @@
+"""Every error specctl raises on purpose, and the exit code each one ends in.
+
+`SpecctlError` carries one line that says what is wrong and where, and a hint that says what to do.
+Anything else that escapes is a bug in specctl (exit 70).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes, the same for every command (check-plugin convention; usage is 64, never 2)."""
+
+    OK = 0
+    WARNING = 1
+    CRITICAL = 2
+    UNKNOWN = 3
+    USAGE = 64
+    BUG = 70
+    INTERRUPTED = 130
+
+
+class SpecctlError(Exception):
+    """Something an operator can understand and act on."""
+
+    exit_code: ExitCode = ExitCode.UNKNOWN
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        """`message`: what and where, one line, no full stop. `hint`: what to do."""
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(SpecctlError):
+    """The command line, a configuration file or an input file is not what it should be."""
+
+    exit_code = ExitCode.USAGE
+
+
+class SourceError(SpecctlError):
+    """A source of metrics gave nothing that can be used."""
+
+
+class UnreachableError(SourceError):
+    """No answer: refused, reset, name not found, certificate not accepted."""
+
+
+class DeadlineError(SourceError):
+    """The wall-clock deadline passed first."""
+
+
+class NotAuthorisedError(SourceError):
+    """The far end wants credentials that were not given, or refuses those that were."""
+
+
+class RecordingError(UsageError):
+    """A recording is missing, unreadable, or not a recording."""

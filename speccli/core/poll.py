@@ -1,0 +1,102 @@
+"""The poller: fetch, count, publish. It alone touches the source; what it yields is frozen."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol
+
+from speccli.core.errors import SourceError
+from speccli.core.sources.base import Scrape, Source
+from speccli.core.stats.snapshot import Snapshot
+from speccli.core.stats.window import Window
+
+_MAX_BACKOFF_S = 15.0
+FIRST_PAUSE_S = 0.3
+"""The second round follows the first at once: until then there is no rate to show."""
+
+
+class Tap(Protocol):
+    """Sees every round as it comes in (a recorder)."""
+
+    def write(self, scrapes: list[Scrape]) -> None:
+        """Keep a round."""
+
+
+async def pause_or_wake(seconds: float, wake: asyncio.Event) -> None:
+    """Sleep, cut short by `wake`."""
+    try:
+        async with asyncio.timeout(seconds):
+            await wake.wait()
+    except TimeoutError:
+        return
+    wake.clear()
+
+
+class Poller:
+    """Rounds of one source through one window."""
+
+    def __init__(
+        self,
+        source: Source,
+        window: Window,
+        *,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float, asyncio.Event], Awaitable[None]] = pause_or_wake,
+        tap: Tap | None = None,
+        now: Callable[[], float] | None = None,
+    ) -> None:
+        """`now`: the time against which age is told; None: the newest sample's (a replay)."""
+        self.source = source
+        self.window = window
+        self.wake = asyncio.Event()
+        """Set it to poll at once."""
+        self._clock = clock
+        self._sleep = sleep
+        self._tap = tap
+        self._now = now
+        self._failures = 0
+
+    async def round(self) -> Snapshot | None:
+        """One round; None when the source has ended.
+
+        Raises:
+            SourceError: the source as a whole cannot be read.
+        """
+        scrapes = await self.source.scrapes()
+        if scrapes is None:
+            return None
+        if self._tap is not None:
+            self._tap.write(scrapes)
+        self.window.push(scrapes)
+        dark = bool(scrapes) and all(s.error is not None for s in scrapes)
+        self._failures = self._failures + 1 if dark else 0
+        return self.snapshot()
+
+    def snapshot(self, window_s: float | None = -1.0) -> Snapshot:
+        """The fleet as it is known now, over another window if one is given."""
+        return self.window.snapshot(self._now() if self._now else None, window_s)
+
+    async def snapshots(self) -> AsyncIterator[Snapshot]:
+        """Round after round, never overlapping, each `interval_s` after the last one began.
+
+        While everything is down the pause doubles, up to 15 s, and says so through the snapshots.
+        """
+        rounds = 0
+        while True:
+            began = self._clock()
+            try:
+                snapshot = await self.round()
+            except SourceError:
+                self._failures += 1
+                raise
+            if snapshot is None:
+                return
+            yield snapshot
+            rounds += 1
+            interval = self.source.interval_s
+            if rounds == 1:
+                interval = min(interval, FIRST_PAUSE_S)
+            pause = min(interval * 2.0 ** min(self._failures, 6), max(interval, _MAX_BACKOFF_S))
+            await self._sleep(max(0.0, pause - (self._clock() - began)), self.wake)

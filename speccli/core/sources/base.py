@@ -1,0 +1,46 @@
+"""What a source hands over: raw scrapes, so that live, recorded and simulated data take one path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """One attempt to read one target's page."""
+
+    at: float
+    """When the answer came, Unix seconds."""
+    target: str
+    """The server's URL without credentials, path `/metrics` or query."""
+    status: int | None = None
+    """HTTP status of the answer; None when there was none."""
+    body: bytes = b""
+    error: str | None = None
+    """Why there was no answer (`connect refused`); None when there was one."""
+    truncated: bool = False
+    """The transport lost the end of the body."""
+    note: str | None = None
+    """What else the reader should know, e.g. that an oversized body was cut down."""
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """What the server said of itself besides its metrics: `version`, `method`, `k`, `draft`."""
+
+
+class Source(Protocol):
+    """Where scrapes come from. Failures of a target are scrapes with an error, never exceptions."""
+
+    interval_s: float
+    """Seconds from one round to the next."""
+    simulated: bool
+
+    async def scrapes(self) -> list[Scrape] | None:
+        """One round over every target; None when the source has ended (a replay).
+
+        Raises:
+            SourceError: the source as a whole cannot be read (a Prometheus that is down).
+        """
+
+    async def aclose(self) -> None:
+        """Give connections and files back."""

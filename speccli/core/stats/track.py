@@ -1,0 +1,265 @@
+"""One engine's history: reset-aware totals, thinned with age.
+
+Counters that go down do not tell all: a restart can hide behind counts that have grown past the old
+ones. So the process's start time decides where it is known, and counters that an engine updates
+together are judged together where it is not. An interval that cannot be told apart contributes
+nothing, rather than an impossible ratio.
+"""
+
+from __future__ import annotations
+
+import operator
+from array import array
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from speccli.core.metrics.counters import Counters, Layout
+from speccli.core.stats import batch
+from speccli.core.stats.increase import Increase
+
+_THIN = 16
+"""Points lie at most age / _THIN apart: a window is exact to about 6 % of its length."""
+_TEAR_SAMPLES = 3
+"""Samples for which contradictory speculation counters are waited out before they are dropped."""
+_ALIVE_BEFORE_S = 60.0
+"""A process that began this long before the last sample of another one cannot have replaced it."""
+_EPOCH = 1e9
+"""Start times under this are not Unix times (a test's or an uptime), and prove nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Totals of one engine at one instant, resets taken out."""
+
+    at: float
+    totals: array[float]
+    bins: batch.Bins
+    running: float | None
+    waiting: float | None
+
+
+class Track:
+    """Follows one engine from sample to sample."""
+
+    def __init__(self, first: Counters, span_s: float | None) -> None:
+        """`span_s`: how far back to remember; None keeps everything (a replay)."""
+        self.span_s = span_s
+        self.resets = 0
+        self.late = 0
+        self.discarded = 0
+        """Intervals whose speculation counters contradicted each other."""
+        self.several_processes_at: float | None = None
+        """When the URL was last seen to answer for more than one process."""
+        self.growth: array[float] | None = None
+        """Growth per slot over the newest interval; None when it could not be told."""
+        self.points: list[Point] = []
+        self.last: Counters = first
+        self.layout: Layout = first.layout
+        self._offset: array[float] | None = None
+        self._places: tuple[int, ...] = ()
+        self._torn = 0
+        self._unattributable = 0
+        self._earlier: set[float] = set()
+        self._begin(first)
+
+    def push(self, new: Counters) -> str | None:
+        """Take a sample in; returns what happened beside counting: `restart`, `mixed` or None."""
+        if new.at <= self.last.at:
+            self.late += 1
+            return None
+        self.growth = None
+        event = self._identity(new)
+        if event == "mixed":
+            self.several_processes_at = new.at
+            self._begin(new)
+            return event
+        values = new.values
+        if new.layout is not self.layout:
+            held = self._held(new) if event is None else None
+            if held is None:
+                self._begin(new, zero_at=self.last.at if event == "restart" else None)
+                self.resets += event == "restart"
+                return event
+            values, new = held, replace(new, layout=self.layout, values=held)
+        if event == "restart":
+            self.resets += 1
+            self._shift(self.last.values, range(self.layout.size))
+        elif any(map(operator.gt, self.last.values, values)):
+            event = self._fell(values)
+        values = self._untorn(values, event)
+        self._append(new, values, counted=event is None)
+        return event
+
+    def increase(self, window_s: float | None, *, pooled_start: bool = True) -> Increase | None:
+        """Growth over the last `window_s` seconds (None: over everything remembered).
+
+        With one sample only, growth since the process began (if `pooled_start`), else None.
+        """
+        end = self.points[-1]
+        if len(self.points) == 1:
+            if not pooled_start:
+                return None
+            started = self.last.started
+            age = end.at - started if started and _EPOCH < started < end.at else None
+            return Increase(self.layout, end.totals, age, since_start=True)
+        start = self._start_of(window_s)
+        growth = array("d", map(operator.sub, end.totals, start.totals))
+        return Increase(self.layout, growth, end.at - start.at)
+
+    def by_batch(self, window_s: float | None) -> batch.Bins:
+        """Growth of each batch bin over the window."""
+        return batch.growth_between(self._start_of(window_s).bins, self.points[-1].bins)
+
+    def _start_of(self, window_s: float | None) -> Point:
+        if window_s is None:
+            return self.points[0]
+        wanted = self.points[-1].at - window_s + 1e-6
+        start = self.points[0]
+        for point in self.points[:-1]:
+            if point.at > wanted:
+                break
+            start = point
+        return start
+
+    def _identity(self, new: Counters) -> str | None:
+        old = self.last.started
+        if old is None or new.started is None or new.started == old:
+            return None
+        overlaps = _EPOCH < new.started < self.last.at - _ALIVE_BEFORE_S
+        known = new.started in self._earlier
+        self._earlier.add(old)
+        return "mixed" if known or overlaps else "restart"
+
+    def _held(self, new: Counters) -> array[float] | None:
+        """The known slots with the new sample's values where it has them, else the last ones.
+
+        None when the sample has a slot that was not known: then a new history begins.
+        """
+        mine, theirs = self.layout, new.layout
+        if not theirs.names <= mine.names:
+            return None
+        values = array("d", self.last.values)
+        for name in theirs.names:
+            if name in theirs.index:
+                values[mine.index[name]] = new.values[theirs.index[name]]
+                continue
+            a, b = mine.histograms[name], theirs.histograms[name]
+            if a.bounds != b.bounds or (a.sum < 0) != (b.sum < 0):
+                return None
+            size = len(a.bounds) + (a.sum >= 0)
+            values[a.start : a.start + size] = new.values[b.start : b.start + size]
+        self._unattributable = 2  # this interval lacks growth, the next one catches up on it
+        return values
+
+    def _fell(self, values: array[float]) -> str | None:
+        """Counters fell in a process that did not say it restarted."""
+        event = None
+        for group in self.layout.groups:
+            last = [self.last.values[i] for i in group]
+            now = [values[i] for i in group]
+            if not any(map(operator.gt, last, now)):
+                continue
+            together = all(b < a for a, b in zip(last, now, strict=True) if a > 0)
+            if together:
+                event = "restart"
+                self._shift(self.last.values, group)
+            else:
+                self._forget(values, group)
+        self.resets += event is not None
+        return event or "fell"
+
+    def _untorn(self, values: array[float], event: str | None) -> array[float]:
+        """Speculation counters that contradict each other are waited out, then left out."""
+        layout, last = self.layout, self.last.values
+        if not layout.spec or event is not None or self._agree(values):
+            self._torn = 0
+            return values
+        self._torn += 1
+        if self._torn > _TEAR_SAMPLES:
+            self._torn = 0
+            self.discarded += 1
+            self._forget(values, layout.spec)
+            return values
+        held = array("d", values)
+        for i in layout.spec:
+            held[i] = last[i]
+        return held
+
+    def _agree(self, values: array[float]) -> bool:
+        index, last = self.layout.index, self.last.values
+
+        def grew(name: str) -> float | None:
+            i = index.get(name)
+            return None if i is None else values[i] - last[i]
+
+        drafts, drafted, accepted = grew("drafts"), grew("draft_tokens"), grew("accepted_tokens")
+        if drafted is not None and accepted is not None and accepted > drafted:
+            return False
+        if drafts is None:
+            return True
+        if drafts == 0 and (accepted or drafted):
+            return False
+        return all(
+            (grew(f"accepted_at:{i}") or 0.0) <= drafts for i in range(self.layout.positions)
+        )
+
+    def _append(self, new: Counters, values: array[float], *, counted: bool) -> None:
+        bins = self.points[-1].bins
+        if counted:
+            growth = array("d", map(operator.sub, values, self.last.values))
+            self.growth = growth
+            if self._places and not self._unattributable and self._binnable(new):
+                size = batch.mean_batch(self.layout, growth)
+                if size is not None:
+                    bins = batch.add(bins, batch.bin_of(size), growth, self._places)
+        self._unattributable = max(0, self._unattributable - 1)
+        self.last = replace(new, values=values) if values is not new.values else new
+        self.points.append(self._point(new, values, bins))
+        if len(self.points) % 4 == 0:
+            self._thin()
+
+    def _binnable(self, new: Counters) -> bool:
+        return {"itl", "ttft", "steps"} <= new.layout.names and not new.several_api_servers
+
+    def _begin(self, new: Counters, zero_at: float | None = None) -> None:
+        """A new history: from zero where the process is known to have begun, else from here."""
+        self.last, self.layout, self._offset = new, new.layout, None
+        self._torn = self._unattributable = 0
+        self._places = batch.slots(new.layout) if self._binnable(new) else ()
+        self.points = [self._point(new, new.values, batch.EMPTY)]
+        if zero_at is not None:
+            zero = array("d", bytes(8 * new.layout.size))
+            self.points.insert(0, Point(zero_at, zero, batch.EMPTY, None, None))
+
+    def _shift(self, by: array[float], places: Iterable[int]) -> None:
+        """Counting goes on from zero: what was reached so far stays in the totals."""
+        offset = array("d", self._offset or bytes(8 * self.layout.size))
+        for i in places:
+            offset[i] += by[i]
+        self._offset = offset
+
+    def _forget(self, values: array[float], places: Iterable[int]) -> None:
+        """Counting goes on from `values`: the interval contributes nothing."""
+        offset = array("d", self._offset or bytes(8 * self.layout.size))
+        for i in places:
+            offset[i] += self.last.values[i] - values[i]
+        self._offset = offset
+
+    def _point(self, sample: Counters, values: array[float], bins: batch.Bins) -> Point:
+        totals = values
+        if self._offset is not None:
+            totals = array("d", map(operator.add, values, self._offset))
+        gauges: Mapping[str, float] = sample.gauges
+        return Point(sample.at, totals, bins, gauges.get("running"), gauges.get("waiting"))
+
+    def _thin(self) -> None:
+        now = self.points[-1].at
+        kept = [self.points[0]]
+        for i in range(1, len(self.points) - 1):
+            if self.points[i + 1].at - kept[-1].at > (now - self.points[i].at) / _THIN:
+                kept.append(self.points[i])
+        kept.append(self.points[-1])
+        if self.span_s is not None:
+            while len(kept) > 2 and kept[1].at <= now - self.span_s:
+                del kept[0]
+        self.points = kept

@@ -1,0 +1,332 @@
+"""Rounds of scrapes in, a frozen snapshot out. One owner, no locks, no I/O, no clock of its own."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from speccli.core.cost import Pricing
+from speccli.core.engines.vllm import SERVER_ERROR_HINT
+from speccli.core.metrics.counters import Counters
+from speccli.core.metrics.reader import Reader, Reading
+from speccli.core.sources.base import Scrape
+from speccli.core.stats.snapshot import EngineSnapshot, EngineState, Event, Snapshot, TrailPoint
+from speccli.core.stats.track import Track
+
+_TRAIL = 3600
+_EVENTS = 500
+_MIN_DRAFTS = 200
+"""Draft tokens a window needs before its acceptance is held against a floor."""
+
+
+@dataclass(slots=True)
+class _Target:
+    """What is known of one server."""
+
+    failure: str | None = None
+    """Why its last scrape gave nothing; None when it did."""
+    answered: bool = False
+    """Whether the failing scrape was answered at all."""
+    read_at: float | None = None
+    """When it last gave an engine."""
+    note: str | None = None
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a window is asked to do."""
+
+    window_s: float | None = 60.0
+    """Seconds a number looks back; None: everything there is (a replay)."""
+    span_s: float | None = 3600.0
+    """Seconds remembered at most; None: everything."""
+    stale_s: float = 5.0
+    """Age at which an engine's last sample no longer stands for now."""
+    floor: float = 0.4
+    """Acceptance rate under which an engine is called low."""
+    pricing: Pricing = field(default_factory=Pricing)
+    method: str | None = None
+    """The method, where the operator says it and no server tells it."""
+
+
+class Window:
+    """Accumulates a fleet."""
+
+    def __init__(self, settings: Settings, *, simulated: bool = False, source: str = "scrape"):
+        """`simulated`: the source says so; a simulator's page says so by itself."""
+        self.settings = settings
+        self.simulated = simulated
+        self.source = source
+        self.events: deque[Event] = deque(maxlen=_EVENTS)
+        self._reader = Reader()
+        self._targets: dict[str, _Target] = {}
+        self._tracks: dict[tuple[str, str], Track] = {}
+        self._low: dict[tuple[str, str], float] = {}
+        self._trail: deque[TrailPoint] = deque(maxlen=_TRAIL)
+        self._at = 0.0
+
+    def push(self, scrapes: Iterable[Scrape]) -> None:
+        """Take one round in."""
+        grown: list[Track] = []
+        for scrape in scrapes:
+            self._at = max(self._at, scrape.at)
+            grown.extend(self._take(scrape))
+        if grown:
+            self._trail.append(_trail_point(grown, self._at))
+        self._watch_floor()
+
+    def keep(self, targets: Iterable[str]) -> None:
+        """Only these targets exist any more; what is known of others is forgotten."""
+        wanted = set(targets)
+        for gone in [t for t in self._targets if t not in wanted]:
+            del self._targets[gone]
+            self._reader.forget(gone)
+            for key in [k for k in self._tracks if k[0] == gone]:
+                del self._tracks[key]
+                self._say(_name(*key), "gone from the source")
+
+    def snapshot(self, now: float | None = None, window_s: float | None = -1.0) -> Snapshot:
+        """The fleet as of `now` (default: the newest sample), over `window_s` (default: set)."""
+        now = self._at if now is None else now
+        window = self.settings.window_s if window_s == -1.0 else window_s
+        self._drop_vanished(now)
+        engines = [self._engine(key, track, now, window) for key, track in self._tracks.items()]
+        shown = {key[0] for key in self._tracks}
+        engines += [self._bare(name) for name in self._targets if name not in shown]
+        engines.sort(key=lambda e: (e.target, len(e.engine), e.engine))
+        simulated = self.simulated or any(t.last.simulated for t in self._tracks.values())
+        return Snapshot(
+            at=self._at,
+            window_s=window or 0.0,
+            engines=tuple(engines),
+            trail=tuple(self._trail),
+            events=tuple(self.events),
+            pricing=self.settings.pricing,
+            simulated=simulated,
+            source=self.source,
+        )
+
+    def _take(self, scrape: Scrape) -> list[Track]:
+        target = self._targets.setdefault(scrape.target, _Target())
+        if scrape.info:
+            target.info = {**target.info, **scrape.info}
+        if scrape.error is not None or scrape.status is None:
+            self._failed(scrape, target, scrape.error or "no answer", answered=False)
+            return []
+        refused = _refused(scrape)
+        reading = (
+            Reading((), *refused)
+            if refused
+            else self._reader.read(
+                scrape.target, scrape.body, scrape.at, truncated=scrape.truncated
+            )
+        )
+        if not reading.engines:
+            word, why = reading.word or "MISSING", reading.reason or "no metrics"
+            self._failed(scrape, target, f"{word}: {why}", answered=True)
+            return []
+        if target.failure is not None:
+            self._say(_host(scrape.target), "answers again", at=scrape.at)
+        target.failure, target.read_at, target.note = None, scrape.at, scrape.note
+        return [track for c in reading.engines if (track := self._count(c)) is not None]
+
+    def _count(self, new: Counters) -> Track | None:
+        key = (new.target, new.engine)
+        track = self._tracks.get(key)
+        if track is None:
+            self._tracks[key] = Track(new, self.settings.span_s)
+            if self._trail:
+                self._say(_name(*key), "appeared", at=new.at)
+            return None
+        event = track.push(new)
+        if event == "restart":
+            self._low.pop(key, None)
+            self._say(_name(*key), "restarted: its counters began again", "warning", at=new.at)
+        elif event == "mixed":
+            self._say(_name(*key), "answers for several processes (a load balancer?)", "warning")
+        return track if track.growth is not None else None
+
+    def _failed(self, scrape: Scrape, target: _Target, why: str, *, answered: bool) -> None:
+        if target.failure is None and target.read_at is not None:
+            self._say(_host(scrape.target), f"cannot be read: {why}", "warning", at=scrape.at)
+        target.failure, target.answered = why, answered
+
+    def _engine(
+        self, key: tuple[str, str], track: Track, now: float, window: float | None
+    ) -> EngineSnapshot:
+        last, target = track.last, self._targets[key[0]]
+        increase = track.increase(window)
+        state, reason = self._state(track, target, now)
+        k = last.layout.positions or None
+        return EngineSnapshot(
+            target=key[0],
+            engine=key[1],
+            state=state,
+            reason=reason,
+            kind=last.kind,
+            model=last.model,
+            version=target.info.get("version") or last.version,
+            method=self._method(last, target),
+            k=target.info.get("k") or k,
+            draft=target.info.get("draft"),
+            at=last.at,
+            started=last.started,
+            resets=track.resets,
+            increase=None if track.several_processes_at == last.at else increase,
+            gauges=last.gauges,
+            points=tuple(track.points),
+            bins=track.by_batch(window),
+            several_api_servers=last.several_api_servers,
+            discarded=track.discarded,
+            low_since=self._low.get(key),
+            sources=last.sources,
+            pricing=self.settings.pricing,
+        )
+
+    def _method(self, last: Counters, target: _Target) -> str:
+        told: str | None = target.info.get("method") or self.settings.method
+        if told:
+            return told
+        if last.kind == "vllm" and not last.layout.spec:
+            return "none"
+        return "unknown"
+
+    def _state(self, track: Track, target: _Target, now: float) -> tuple[EngineState, str | None]:
+        age = now - track.last.at
+        if target.failure is not None:
+            if age <= self.settings.stale_s and track.last.at > 0:
+                return "stale", f"{target.failure} ({age:.0f} s ago it answered)"
+            return ("missing" if target.answered else "down"), target.failure
+        if target.read_at is not None and track.last.at < target.read_at:
+            return "missing", "no longer on its server's page"
+        if age > self.settings.stale_s:
+            return "stale", f"last sample {age:.0f} s ago"
+        if track.several_processes_at is not None and now - track.several_processes_at < 60:
+            return "partial", (
+                "this URL answers for several processes (a load balancer?): "
+                "point --endpoint at each one"
+            )
+        if track.last.partial or target.note:
+            return "partial", track.last.partial or target.note
+        if _idle(track, self.settings.window_s):
+            return "no-traffic", "no tokens in the window"
+        return "ok", None
+
+    def _bare(self, name: str) -> EngineSnapshot:
+        """A target that has shown no engine."""
+        target = self._targets[name]
+        return EngineSnapshot(
+            target=name,
+            engine="?",
+            state="missing" if target.answered else "down",
+            reason=target.failure or "not read yet",
+            kind="vllm",
+            version=target.info.get("version"),
+            method=target.info.get("method", "unknown"),
+        )
+
+    def _drop_vanished(self, now: float) -> None:
+        """An engine that its server no longer shows is kept for a window, then forgotten."""
+        keep_s = max(60.0, self.settings.window_s or 60.0)
+        for key, track in list(self._tracks.items()):
+            read_at = self._targets[key[0]].read_at
+            if read_at is not None and read_at - track.last.at > keep_s:
+                del self._tracks[key]
+                self._say(_name(*key), "gone from its server's page", at=now)
+
+    def _watch_floor(self) -> None:
+        for key, track in self._tracks.items():
+            growth = track.increase(min(self.settings.window_s or 60.0, 60.0), pooled_start=False)
+            if growth is None:
+                continue
+            index = growth.layout.index
+            i, j = index.get("accepted_tokens"), index.get("draft_tokens")
+            if i is None or j is None or growth.values[j] < _MIN_DRAFTS:
+                continue
+            rate = growth.values[i] / growth.values[j]
+            if rate < self.settings.floor:
+                if key not in self._low:
+                    self._low[key] = track.last.at
+                    text = f"acceptance {rate:.2f} fell under the floor {self.settings.floor:.2f}"
+                    self._say(_name(*key), text, "warning", at=track.last.at)
+            elif self._low.pop(key, None) is not None:
+                self._say(_name(*key), f"acceptance {rate:.2f} is back over the floor")
+
+    def _say(
+        self, subject: str, text: str, severity: Any = "info", at: float | None = None
+    ) -> None:
+        self.events.append(Event(self._at if at is None else at, subject, text, severity))
+
+
+def _idle(track: Track, window_s: float | None) -> bool:
+    growth = track.increase(window_s)
+    if growth is None:
+        return False
+    i = growth.layout.index.get("generation_tokens")
+    drafted = growth.layout.index.get("draft_tokens")
+    tokens = (growth.values[i] if i is not None else 0.0) + (
+        growth.values[drafted] if drafted is not None else 0.0
+    )
+    busy = track.last.gauges.get("running", 0) + track.last.gauges.get("waiting", 0)
+    counted = i is not None or drafted is not None
+    return counted and tokens == 0 and busy == 0
+
+
+def _refused(scrape: Scrape) -> tuple[str, str] | None:
+    """What an HTTP status other than 200 means; word and reason."""
+    status = scrape.status or 0
+    if status == 200:
+        return None
+    if status in {401, 403}:
+        return "AUTH", f"HTTP {status}: the server wants other credentials (--token, --cert)"
+    if 300 <= status < 400:
+        return "MISSING", f"HTTP {status}: a redirect that leads to no metrics"
+    if status == 404:
+        return "MISSING", "HTTP 404: no metrics at this path"
+    if status >= 500:
+        return "SERVER", f"HTTP {status}: {SERVER_ERROR_HINT}"
+    return "MISSING", f"HTTP {status}"
+
+
+def _trail_point(grown: list[Track], at: float) -> TrailPoint:
+    names = ("draft_tokens", "accepted_tokens", "drafts", "generation_tokens")
+    sums = dict.fromkeys((*names, "ttft", "itl"), 0.0)
+    seconds = 0.0
+    for track in grown:
+        growth, layout = track.growth, track.layout
+        if growth is None:
+            continue
+        for name in names:
+            i = layout.index.get(name)
+            if i is not None:
+                sums[name] += growth[i]
+        for name in ("ttft", "itl"):
+            slots = layout.histograms.get(name)
+            if slots is not None:
+                sums[name] += growth[slots.start + len(slots.bounds) - 1]
+        if len(track.points) > 1:
+            seconds = max(seconds, track.points[-1].at - track.points[-2].at)
+    gauges = [track.last.gauges for track in grown]
+    return TrailPoint(
+        at,
+        seconds,
+        sums["draft_tokens"],
+        sums["accepted_tokens"],
+        sums["drafts"],
+        sums["generation_tokens"],
+        sums["ttft"],
+        sums["itl"],
+        sum(g.get("waiting", 0.0) for g in gauges),
+        sum(g.get("running", 0.0) for g in gauges),
+    )
+
+
+def _host(target: str) -> str:
+    return target.split("://")[-1]
+
+
+def _name(target: str, engine: str) -> str:
+    return f"{_host(target)}/{engine}"
