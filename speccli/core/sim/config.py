@@ -234,6 +234,8 @@ def default_acceptance(
     Returns:
         The acceptance, for n-gram with the usual share of steps that have a draft.
     """
+    if method not in METHODS:
+        raise ValueError(f"unknown method {method!r}: {nearest(method, METHODS)}")
     match = _NGRAM_MATCH if method == "ngram" else 1.0
     if chance is None:
         chance = _DEFAULT_ACCEPTANCE[method]

@@ -67,7 +67,7 @@ def format_value(value: float) -> str:
     dot = text.find(".")
     if dot > 6 and value > 0:
         mantissa = f"{text[0]}.{text[1:dot]}{text[dot + 1 :]}".rstrip("0.")
-        return f"{mantissa}e+0{dot - 1}"
+        return f"{mantissa}e+{dot - 1:02}"
     if text[-1] in "fn":
         return {"inf": "+Inf", "-inf": "-Inf"}.get(text, "NaN")
     return text

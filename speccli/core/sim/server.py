@@ -57,7 +57,9 @@ class SimServer:
         self._ports = list(ports)
         self._sites: list[web.TCPSite | None] = [None] * wanted
         self._desks = [Desk(replica, fleet.time_scale) for replica in fleet.replicas]
-        self._runner = web.AppRunner(self._app(), handler_cancellation=True, access_log=None)
+        self._runner = web.AppRunner(
+            self._app(), handler_cancellation=True, access_log=None, shutdown_timeout=0.0
+        )
         self._ticker: asyncio.Task[None] | None = None
 
     @property
@@ -121,9 +123,7 @@ class SimServer:
             await self.sync()
 
     async def _open(self, index: int) -> None:
-        site = web.TCPSite(
-            self._runner, self.host, self._ports[index], reuse_address=True, shutdown_timeout=0.0
-        )
+        site = web.TCPSite(self._runner, self.host, self._ports[index], reuse_address=True)
         await site.start()
         server = site._server
         if server is not None and not self._ports[index]:
