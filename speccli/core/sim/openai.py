@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from speccli.core.sim.engine import QueueFullError, SimEngine, SimRequest
+from speccli.core.sim.engine import SimEngine
 from speccli.core.sim.fleet import Replica
+from speccli.core.sim.request import QueueFullError, SimRequest
 
 FINGERPRINT: Final = "SIMULATED"
 # fmt: off

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from speccli.core.sim import Acceptance, Change, SimConfig, SimEngine, StepCost, Traffic
 from speccli.core.sim.config import METHODS, Method, default_acceptance
-from speccli.core.sim.engine import QueueFullError
 from speccli.core.sim.ledger import Ledger
+from speccli.core.sim.request import QueueFullError
 
 START = 1_795_000_000.0
 NO_TRAFFIC = Traffic(rate_per_s=0.0)
