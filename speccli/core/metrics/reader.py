@@ -19,6 +19,11 @@ from speccli.core.metrics.counters import INF, Counters, Layout, layout_of
 from speccli.core.metrics.parse import LineError, Series, name_of, parse_sample, parse_value
 
 WANTED_BYTES = frozenset(name.encode() for name in WANTED)
+_LARGEST = 2.0**53
+"""Past it a double no longer counts by ones; a page that says more is broken."""
+_BOM = b"\xef\xbb\xbf"
+_PLAIN = b"0123456789+-.eE"
+"""What the values of an ordinary page are written with."""
 _MAX_PLAN = 20_000
 """Lines remembered per page; a page larger than this is read exactly every time."""
 _MAX_SHARED = 8
@@ -65,7 +70,10 @@ class _EnginePlan:
 @dataclass(slots=True)
 class _Plan:
     lookup: dict[bytes, int] = field(default_factory=dict)
-    """Text before the value → place in the flat list; -1 for a line nobody reads."""
+    """Text before the value → place in the flat list; -1 for a line nobody reads.
+
+    A blank line is not in it: nothing else without a space may pass for one.
+    """
     width: int = 0
     engines: list[_EnginePlan] = field(default_factory=list)
     started: int = -1
@@ -82,6 +90,8 @@ class Reader:
 
     def read(self, target: str, body: bytes, at: float, *, truncated: bool = False) -> Reading:
         """The engines in `target`'s body; `truncated`: the transport lost its end. Never raises."""
+        if body.startswith(_BOM):
+            body = body[len(_BOM) :]
         if not truncated:
             last = self._last.get(target)
             for plan in (last, *self._plans) if last else self._plans:
@@ -96,7 +106,7 @@ class Reader:
         self._last.pop(target, None)
 
     def _read_exactly(self, target: str, body: bytes, at: float, *, truncated: bool) -> Reading:
-        text = body.removeprefix(b"\xef\xbb\xbf").lstrip()
+        text = body.lstrip()
         if not text:
             return Reading((), "MISSING", "the body is empty")
         if text[:1] == b"<":
@@ -108,8 +118,10 @@ class Reader:
         flat = [raw.value for raw in page.raws]
         word, reason = page.problem()
         engines = tuple(_engines(plan, flat, target, at, reason))
-        if word is None and len(plan.lookup) + len(page.ignored) <= _MAX_PLAN:
-            plan.lookup.update(dict.fromkeys(page.ignored, -1))
+        repeats = word is None and not page.timestamps
+        if repeats and len(plan.lookup) + len(page.ignored) <= _MAX_PLAN:
+            plan.lookup = dict.fromkeys(page.ignored, -1) | plan.lookup
+            plan.lookup.pop(b"", None)
             self._plans = [plan, *self._plans][:_MAX_SHARED]
             self._last[target] = plan
         return Reading(engines, word, reason)
@@ -122,6 +134,14 @@ class _Page:
     raws: list[_Raw] = field(default_factory=list)
     ignored: set[bytes] = field(default_factory=set)
     samples: int = 0
+    timestamps: bool = False
+    """Whether a wanted line has one: then the text before its last word is not the same twice."""
+    holes: set[tuple[str, str | None]] = field(default_factory=set)
+    """Sample names that lack a value, and of which engine; None: of any.
+
+    What is summed over several series is known only if all of them are: the sum of the rest would
+    read as a counter that fell.
+    """
     bad: list[str] = field(default_factory=list)
     cut: str | None = None
     not_finite: list[str] = field(default_factory=list)
@@ -142,9 +162,10 @@ class _Page:
 
 def _scan(body: bytes, *, truncated: bool) -> _Page:
     page = _Page()
-    seen: dict[bytes, _Raw] = {}
+    seen: dict[tuple[str, frozenset[tuple[str, object]]], _Raw] = {}
+    contested: set[int] = set()
     lines = body.split(b"\n")
-    unfinished = lines.pop() if lines[-1] else (lines.pop() and b"")
+    unfinished = lines.pop()
     if unfinished and not truncated:
         # A page whose last newline is missing but whose transport was whole: believe the line if
         # it reads as a sample, since the value cannot have lost its end.
@@ -152,6 +173,7 @@ def _scan(body: bytes, *, truncated: bool) -> _Page:
     elif truncated:
         page.cut = f"the body ends after {len(body):,} bytes, in the middle of a page"
     last = len(lines) - 1
+    final = ""
     for number, line in enumerate(lines):
         line = line.rstrip(b"\r")
         name = name_of(line)
@@ -163,34 +185,82 @@ def _scan(body: bytes, *, truncated: bool) -> _Page:
                 page.cut = f"line {number + 1} ends in the middle"
             continue
         page.samples += 1
+        final = name.decode()
         try:
             series, value = parse_sample(line)
         except LineError as error:
+            page.holes.add((final, None))
             if number == last and unfinished:
                 page.cut = f"line {number + 1}: {error}"
             else:
                 page.bad.append(f"line {number + 1}: {error}")
             continue
+        adapter, role = BY_NAME.get(series.name, (None, None))
+        engine = adapter.engine_of(series.labels) if adapter else None
         if not math.isfinite(value):
             page.not_finite.append(series.name)
+            page.holes.add((series.name, engine))
             continue
-        key = line.rpartition(b" ")[0]
-        identity = repr((series.name, sorted(series.labels.items()))).encode()
+        if not _credible(role, value):
+            page.bad.append(f"line {number + 1}: {series.name} cannot be {value:g}")
+            page.holes.add((series.name, engine))
+            continue
+        identity = _identity(series, role)
         first = seen.get(identity)
         if first is not None:
             if first.value != value:
                 page.conflicts.append(
                     f"{_selector(series)} is given as {first.value:g} and as {value:g}"
                 )
+                page.holes.add((series.name, engine))
+                contested.add(id(first))
             continue
-        adapter, role = BY_NAME.get(series.name, (None, None))
+        key = line.rpartition(b" ")[0]
+        page.timestamps = page.timestamps or _reads(key)
         raw = _Raw(key, series, role, adapter, value)
         seen[identity] = raw
         page.raws.append(raw)
-    dropped = {conflict.split(" is given")[0] for conflict in page.conflicts}
-    if dropped:
-        page.raws = [raw for raw in page.raws if _selector(raw.series) not in dropped]
+    if page.cut and final:
+        page.holes.add((final, None))
+    if page.holes:
+        page.raws = [raw for raw in page.raws if id(raw) not in contested]
+        _drop_incomplete(page)
     return page
+
+
+def _drop_incomplete(page: _Page) -> None:
+    """Leave out counters and histograms of which some series could not be read."""
+    incomplete: set[tuple[str, str, int, str | None]] = set()
+    for name, engine in page.holes:
+        adapter, role = BY_NAME.get(name, (None, None))
+        if adapter and role and role.part != "gauge":
+            incomplete.add((adapter.kind, role.field, role.rank, engine))
+
+    def whole(raw: _Raw) -> bool:
+        if raw.adapter is None or raw.role is None or raw.role.part == "gauge":
+            return True
+        kind, role = raw.adapter.kind, raw.role
+        engine = raw.adapter.engine_of(raw.series.labels)
+        return not incomplete & {
+            (kind, role.field, role.rank, engine),
+            (kind, role.field, role.rank, None),
+        }
+
+    page.raws = [raw for raw in page.raws if whole(raw)]
+
+
+def _credible(role: Role | None, value: float) -> bool:
+    counts = role is not None and role.part != "gauge"
+    return (0 if counts else -_LARGEST) <= value <= _LARGEST
+
+
+def _identity(series: Series, role: Role | None) -> tuple[str, frozenset[tuple[str, object]]]:
+    """What makes two samples the same one; `le` is a number, however it is written."""
+    labels: dict[str, object] = dict(series.labels)
+    if role is not None and role.part == "bucket":
+        bound = _bound(series.labels.get("le"))
+        labels["le"] = labels.get("le") if bound is None else bound
+    return series.name, frozenset(labels.items())
 
 
 def _reads(line: bytes) -> bool:
@@ -211,6 +281,8 @@ def _nothing_read(page: _Page, text: bytes) -> Reading:
         return Reading((), "TRUNCATED", f"{page.cut}, before any metric of an engine")
     if page.bad:
         return Reading((), "GARBLED", page.bad[0])
+    if page.conflicts:
+        return Reading((), "CONFLICT", page.conflicts[0])
     if page.not_finite:
         return Reading((), "NAN", f"every value read is NaN or infinite ({page.not_finite[0]})")
     if page.samples == 0:
@@ -222,7 +294,7 @@ def _nothing_read(page: _Page, text: bytes) -> Reading:
 
 
 def _build(raws: list[_Raw]) -> _Plan:
-    plan = _Plan(lookup={b"": -1} | {raw.key: i for i, raw in enumerate(raws)}, width=len(raws))
+    plan = _Plan(lookup={raw.key: i for i, raw in enumerate(raws)}, width=len(raws))
     models: dict[str, dict[str, None]] = {}
     for raw in raws:
         if raw.role and raw.adapter:
@@ -308,9 +380,10 @@ def _role(raw: _Raw) -> Role:
 
 def _bound(le: str | None) -> float | None:
     try:
-        return None if le is None else parse_value(le.encode())
+        bound = math.nan if le is None else parse_value(le.encode())
     except LineError:
         return None
+    return None if math.isnan(bound) else bound
 
 
 def _arrange(
@@ -352,23 +425,43 @@ def _picker(first: list[int]) -> Callable[[list[float]], tuple[float, ...]]:
 
 
 def _fill(plan: _Plan, body: bytes) -> list[float] | None:
-    """The flat list of values if the page has exactly the known series, else None."""
-    flat: list[float] = [0.0] * plan.width
+    """The flat list of values if the page has exactly the known series, once each, else None."""
+    flat: list[float] = [math.nan] * plan.width
     lookup = plan.lookup
-    filled = 0
+    texts: list[bytes] = []
+    keep = texts.append
     try:
         for line in body.split(b"\n"):
             key, _, value = line.rpartition(b" ")
-            place = lookup[key]
+            try:
+                place = lookup[key]
+            except KeyError:
+                if key or value.rstrip(b"\r"):
+                    return None
+                continue
             if place >= 0:
                 flat[place] = float(value)
-                filled += 1
-    except (KeyError, ValueError):
+                keep(value)
+    except ValueError:
         return None
-    total = sum(flat)
-    if filled != plan.width or total - total != 0:
+    total = sum(flat)  # NaN while a place is empty
+    if len(texts) != plan.width or total - total != 0 or not _ordinary(flat, texts):
         return None
     return flat
+
+
+def _ordinary(flat: list[float], texts: list[bytes]) -> bool:
+    """Whether the exact path would read the same: it refuses what Python alone calls a number."""
+    if min(flat) < 0 or max(flat) > _LARGEST:
+        return False
+    if not b"".join(texts).translate(None, _PLAIN):
+        return True
+    try:
+        for text in texts:
+            parse_value(text.rstrip(b"\r"))
+    except LineError:
+        return False
+    return True
 
 
 def _engines(
