@@ -42,23 +42,24 @@ class Layout:
     positions: int = field(init=False)
     """How many `accepted_at:i` slots there are: the K the engine was started with; 0 if none."""
     spec: tuple[int, ...] = field(init=False)
-    """Indexes of the speculation counters: they are updated together, so they reset together."""
-    groups: tuple[tuple[int, ...], ...] = field(init=False)
-    """Indexes of counters that are updated together."""
+    """Indexes of the speculation counters: they are updated together, so they must agree."""
+    heads: tuple[int, ...] = field(init=False)
+    """Indexes of every counter and of every histogram's count: what falls when a process restarts.
+
+    A single bucket tells nothing: a new process may soon have more in it than the old one had.
+    """
 
     def __post_init__(self) -> None:
         """Derive the indexes."""
         index = {name: i for i, name in enumerate(self.counters)}
         histograms: dict[str, HistogramSlots] = {}
         at = len(self.counters)
-        groups: list[tuple[int, ...]] = []
         for name, bounds, has_sum in self.ladders:
             end = at + len(bounds)
             histograms[name] = HistogramSlots(at, bounds, end if has_sum else -1)
-            groups.append(tuple(range(at, end + has_sum)))
             at = end + has_sum
         spec = tuple(i for name, i in index.items() if name.split(":")[0] in _SPEC)
-        rest = tuple((i,) for i in range(len(self.counters)) if i not in spec)
+        counts = tuple(slots.start + len(slots.bounds) - 1 for slots in histograms.values())
         set_ = object.__setattr__
         set_(self, "index", index)
         set_(self, "histograms", histograms)
@@ -66,7 +67,11 @@ class Layout:
         set_(self, "names", frozenset({*index, *histograms}))
         set_(self, "positions", sum(name.startswith("accepted_at:") for name in index))
         set_(self, "spec", spec)
-        set_(self, "groups", ((spec, *rest, *groups)) if spec else ((*rest, *groups)))
+        set_(self, "heads", (*range(len(self.counters)), *counts))
+
+    def same_as(self, other: Layout) -> bool:
+        """Whether the slots are the same ones, though the object may be another."""
+        return self.counters == other.counters and self.ladders == other.ladders
 
 
 _SPEC = frozenset({"drafts", "draft_tokens", "accepted_tokens", "accepted_at"})

@@ -1,9 +1,10 @@
 """One engine's history: reset-aware totals, thinned with age.
 
 Counters that go down do not tell all: a restart can hide behind counts that have grown past the old
-ones. So the process's start time decides where it is known, and counters that an engine updates
-together are judged together where it is not. An interval that cannot be told apart contributes
-nothing, rather than an impossible ratio.
+ones. So the process's start time decides where it is known; where it is not, a restart is believed
+when everything that was counted fell. Any other fall is a puzzle, and its interval contributes
+nothing at all: a ratio of counters that cover different times is wrong even where it is possible.
+For the same reason a scrape that lacks some counters adds no point: the next whole one catches up.
 """
 
 from __future__ import annotations
@@ -21,8 +22,14 @@ _THIN = 16
 """Points lie at most age / _THIN apart: a window is exact to about 6 % of its length."""
 _TEAR_SAMPLES = 3
 """Samples for which contradictory speculation counters are waited out before they are dropped."""
-_ALIVE_BEFORE_S = 60.0
-"""A process that began this long before the last sample of another one cannot have replaced it."""
+_LACKING_SAMPLES = 3
+"""Samples without counters that were there, before history begins anew with those that are left."""
+_MUCH = 100
+"""A count that a new process does not reach in the time between two samples."""
+_ALIVE_BEFORE_S = 10.0
+"""A process that began this long before the last sample of another one cannot have replaced it.
+
+Not zero: the two times come from different clocks."""
 _EPOCH = 1e9
 """Start times under this are not Unix times (a test's or an uptime), and prove nothing."""
 
@@ -58,29 +65,34 @@ class Track:
         self._offset: array[float] | None = None
         self._places: tuple[int, ...] = ()
         self._torn = 0
-        self._unattributable = 0
+        self._lacking = 0
+        self._unattributable = False
         self._earlier: set[float] = set()
         self._begin(first)
 
     def push(self, new: Counters) -> str | None:
-        """Take a sample in; returns what happened beside counting: `restart`, `mixed` or None."""
+        """Take a sample in; returns what happened to it, None when it was simply counted.
+
+        `late`, `restart`, `mixed` (another process answered), `lacking` (a part of a page),
+        `reset` (counters fell one by one) or `changed` (another set of counters).
+        """
+        self.growth = None
         if new.at <= self.last.at:
             self.late += 1
-            return None
-        self.growth = None
+            return "late"
+        if new.started is None and new.partial:
+            new = replace(new, started=self.last.started)
         event = self._identity(new)
         if event == "mixed":
             self.several_processes_at = new.at
             self._begin(new)
             return event
-        values = new.values
         if new.layout is not self.layout:
-            held = self._held(new) if event is None else None
-            if held is None:
-                self._begin(new, zero_at=self.last.at if event == "restart" else None)
-                self.resets += event == "restart"
-                return event
-            values, new = held, replace(new, layout=self.layout, values=held)
+            if not new.layout.same_as(self.layout):
+                return self._other_layout(new, event)
+            new = replace(new, layout=self.layout)
+        values = new.values
+        self._lacking = 0
         if event == "restart":
             self.resets += 1
             self._shift(self.last.values, range(self.layout.size))
@@ -104,6 +116,8 @@ class Track:
             return Increase(self.layout, end.totals, age, since_start=True)
         start = self._start_of(window_s)
         growth = array("d", map(operator.sub, end.totals, start.totals))
+        if self._offset is not None:  # sums of seconds may have lost their last bit
+            growth = array("d", [x if x > 0 else 0.0 for x in growth])
         return Increase(self.layout, growth, end.at - start.at)
 
     def by_batch(self, window_s: float | None) -> batch.Bins:
@@ -130,43 +144,36 @@ class Track:
         self._earlier.add(old)
         return "mixed" if known or overlaps else "restart"
 
-    def _held(self, new: Counters) -> array[float] | None:
-        """The known slots with the new sample's values where it has them, else the last ones.
+    def _other_layout(self, new: Counters, event: str | None) -> str:
+        """A sample with other counters: a page with holes, or an engine that is not as it was."""
+        if event == "restart":
+            self.resets += 1
+            self._begin(new, zero_at=self.last.at)
+            return event
+        lacks = new.layout.names < self.layout.names
+        if lacks and self._lacking < _LACKING_SAMPLES:
+            self._lacking += 1
+            self._unattributable = True
+            self.last = replace(new, layout=self.layout, values=self.last.values)
+            return "lacking"
+        self._begin(new)
+        return "changed"
 
-        None when the sample has a slot that was not known: then a new history begins.
-        """
-        mine, theirs = self.layout, new.layout
-        if not theirs.names <= mine.names:
-            return None
-        values = array("d", self.last.values)
-        for name in theirs.names:
-            if name in theirs.index:
-                values[mine.index[name]] = new.values[theirs.index[name]]
-                continue
-            a, b = mine.histograms[name], theirs.histograms[name]
-            if a.bounds != b.bounds or (a.sum < 0) != (b.sum < 0):
-                return None
-            size = len(a.bounds) + (a.sum >= 0)
-            values[a.start : a.start + size] = new.values[b.start : b.start + size]
-        self._unattributable = 2  # this interval lacks growth, the next one catches up on it
-        return values
-
-    def _fell(self, values: array[float]) -> str | None:
+    def _fell(self, values: array[float]) -> str:
         """Counters fell in a process that did not say it restarted."""
-        event = None
-        for group in self.layout.groups:
-            last = [self.last.values[i] for i in group]
-            now = [values[i] for i in group]
-            if not any(map(operator.gt, last, now)):
-                continue
-            together = all(b < a for a, b in zip(last, now, strict=True) if a > 0)
-            if together:
-                event = "restart"
-                self._shift(self.last.values, group)
-            else:
-                self._forget(values, group)
-        self.resets += event is not None
-        return event or "fell"
+        last = self.last.values
+        counted = [i for i in self.layout.heads if last[i] > 0]
+        kept = [i for i in counted if values[i] >= last[i]]
+        fell = len(kept) < len(counted)
+        if fell and not kept:
+            self.resets += 1
+            self._shift(last, range(self.layout.size))
+            return "restart"
+        self._forget(values, range(self.layout.size))
+        if fell and all(last[i] < _MUCH for i in kept):
+            self.resets += 1
+            return "restart"
+        return "reset"
 
     def _untorn(self, values: array[float], event: str | None) -> array[float]:
         """Speculation counters that contradict each other are waited out, then left out."""
@@ -212,7 +219,7 @@ class Track:
                 size = batch.mean_batch(self.layout, growth)
                 if size is not None:
                     bins = batch.add(bins, batch.bin_of(size), growth, self._places)
-        self._unattributable = max(0, self._unattributable - 1)
+        self._unattributable = False
         self.last = replace(new, values=values) if values is not new.values else new
         self.points.append(self._point(new, values, bins))
         if len(self.points) % 4 == 0:
@@ -224,7 +231,8 @@ class Track:
     def _begin(self, new: Counters, zero_at: float | None = None) -> None:
         """A new history: from zero where the process is known to have begun, else from here."""
         self.last, self.layout, self._offset = new, new.layout, None
-        self._torn = self._unattributable = 0
+        self._torn = self._lacking = 0
+        self._unattributable = False
         self._places = batch.slots(new.layout) if self._binnable(new) else ()
         self.points = [self._point(new, new.values, batch.EMPTY)]
         if zero_at is not None:
