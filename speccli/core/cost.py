@@ -16,7 +16,7 @@ class Pricing:
     gpus_per_engine: int = 1
     """GPUs one engine occupies (tensor × pipeline parallel)."""
     without_speculation_usd: float | None = None
-    """Cost per 1M output tokens of the same pool without speculation, as measured; None: unknown."""
+    """Measured cost per 1M output tokens of the same pool without speculation; None: unknown."""
 
     def per_million(self, engines: int, tokens_per_s: float | None) -> Number:
         """USD per 1M tokens for `engines` engines that yield `tokens_per_s` together.
@@ -27,6 +27,8 @@ class Pricing:
             return Number.unknown("no GPU price given (--gpu-hour-usd)")
         if tokens_per_s is None:
             return Number.unknown("token rate unknown")
+        if engines < 1:
+            return Number.unknown("how many engines are paid for is unknown")
         if tokens_per_s <= 0:
             return Number.unknown("no tokens in the window")
         per_hour = engines * self.gpus_per_engine * self.gpu_hour_usd

@@ -58,6 +58,11 @@ class Poller:
         self._now = now
         self._failures = 0
 
+    @property
+    def whole_window_at_once(self) -> bool:
+        """Whether one round already brings the whole window (a Prometheus's range)."""
+        return bool(getattr(self.source, "whole_window_at_once", False))
+
     async def round(self) -> Snapshot | None:
         """One round; None when the source has ended.
 
@@ -99,4 +104,5 @@ class Poller:
             if rounds == 1:
                 interval = min(interval, FIRST_PAUSE_S)
             pause = min(interval * 2.0 ** min(self._failures, 6), max(interval, _MAX_BACKOFF_S))
-            await self._sleep(max(0.0, pause - (self._clock() - began)), self.wake)
+            took = max(0.0, self._clock() - began)  # the wall clock may be set back
+            await self._sleep(max(0.0, pause - took), self.wake)

@@ -8,6 +8,7 @@ ever say (vLLM #15167).
 from __future__ import annotations
 
 import math
+import operator
 
 from speccli.core.stats.increase import Buckets
 from speccli.core.values import Latency, Number, Quantile
@@ -22,16 +23,16 @@ def quantile(buckets: Buckets, q: float, *, min_n: int | None = None) -> Quantil
     quantile is no longer simply the largest observation).
     """
     n = buckets.n
-    need = _MIN_N.get(q, math.ceil(1 / (1 - q))) if min_n is None else min_n
+    need = _MIN_N.get(q, math.ceil(round(1 / (1 - q), 6))) if min_n is None else min_n
     if n <= 0:
         return Quantile.unknown("nothing observed in the window", n=0)
     if n < need:
         return Quantile.unknown(f"{n:.0f} observed, p{q * 100:g} needs {need}", n=n)
+    if any(map(operator.lt, buckets.counts[1:], buckets.counts)):
+        return Quantile.unknown("the buckets contradict each other", n=n)
     rank = q * n
     low, below = 0.0, 0.0
     for bound, count in zip(buckets.bounds, buckets.counts, strict=True):
-        if count < below - 1e-9:
-            return Quantile.unknown("the buckets contradict each other", n=n)
         if count >= rank - 1e-9:
             if math.isinf(bound):
                 return Quantile(low, None, "unresolved", "beyond the last bucket", round(n))

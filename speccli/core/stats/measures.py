@@ -62,6 +62,8 @@ class Subject:
     several_api_servers: bool = False
     speculating: bool = True
     """False where the engine is known to run without speculation."""
+    engines: int | None = None
+    """How many engines are paid for; None: as many as there are gauges."""
 
 
 def measure(subject: Subject, pricing: Pricing) -> Metrics:
@@ -70,7 +72,7 @@ def measure(subject: Subject, pricing: Pricing) -> Metrics:
     output = _rate(subject, "generation_tokens")
     total = _rate(subject, "generation_tokens", "prompt_tokens")
     observed, backlog = queue_observed_ms(subject), queue_backlog_ms(subject)
-    engines = len(subject.gauges)
+    engines = len(subject.gauges) if subject.engines is None else subject.engines
     return Metrics(
         acceptance_rate=acceptance_rate(subject),
         acceptance_length=acceptance_length(subject),
@@ -118,6 +120,11 @@ def acceptance_length(subject: Subject) -> Number:
     accepted, drafts = sums
     if drafts <= 0:
         return Number.unknown("no drafts in the window", n=0)
+    drafted = subject.pool.sums("accepted_tokens", "drafts", "draft_tokens")
+    if drafted is not None and drafted[0] > drafted[2]:
+        return Number.unknown(
+            f"counters contradict each other ({drafted[0]:.0f} of {drafted[2]:.0f})", n=drafts
+        )
     return Number.known(1 + accepted / drafts, n=drafts, reason=_since(subject))
 
 

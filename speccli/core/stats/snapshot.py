@@ -98,7 +98,7 @@ class EngineSnapshot:
     def metrics(self) -> Metrics:
         """Its numbers: marked stale where they are old, unknown where the engine is gone."""
         metrics = measure(self.subject, self.pricing)
-        if self.state in FRESH:
+        if self.state in FRESH and (self.increase is not None or self.reason is None):
             return metrics
         reason = self.reason or self.state
         return _map_metrics(metrics, stale=self.state == "stale", reason=reason)
@@ -146,7 +146,8 @@ class Snapshot:
     def subject(self) -> Subject:
         """What the fleet's numbers are measured on."""
         if self.pooled is not None:
-            return Subject(self.pooled, self.pooled_gauges or (), self._kind)
+            gauges = self.pooled_gauges or ()
+            return Subject(self.pooled, gauges, self._kind, engines=self.pooled_engines)
         members = self.fresh
         windowed = [e for e in members if e.increase and not e.increase.since_start]
         members = tuple(windowed) or members

@@ -17,6 +17,8 @@ from speccli.core.stats.track import Track
 
 _TRAIL = 3600
 _EVENTS = 500
+_MIXED_S = 60.0
+"""How long a URL that answered for several processes is believed to go on doing so."""
 _MIN_DRAFTS = 200
 """Draft tokens a window needs before its acceptance is held against a floor."""
 
@@ -78,6 +80,11 @@ class Window:
             self._trail.append(_trail_point(grown, self._at))
         self._watch_floor()
 
+    @property
+    def dark(self) -> bool:
+        """Whether no target could be read when last asked."""
+        return all(target.failure is not None for target in self._targets.values())
+
     def keep(self, targets: Iterable[str]) -> None:
         """Only these targets exist any more; what is known of others is forgotten."""
         wanted = set(targets)
@@ -85,7 +92,7 @@ class Window:
             del self._targets[gone]
             self._reader.forget(gone)
             for key in [k for k in self._tracks if k[0] == gone]:
-                del self._tracks[key]
+                self._forget(key)
                 self._say(_name(*key), "gone from the source")
 
     def snapshot(self, now: float | None = None, window_s: float | None = -1.0) -> Snapshot:
@@ -141,13 +148,17 @@ class Window:
             if self._trail:
                 self._say(_name(*key), "appeared", at=new.at)
             return None
+        mixed_before = _mixed(track, new.at)
         event = track.push(new)
         if event == "restart":
             self._low.pop(key, None)
             self._say(_name(*key), "restarted: its counters began again", "warning", at=new.at)
         elif event == "mixed":
-            self._say(_name(*key), "answers for several processes (a load balancer?)", "warning")
-        return track if track.growth is not None else None
+            self._low.pop(key, None)
+            if not mixed_before:
+                text = "answers for several processes (a load balancer?)"
+                self._say(_name(*key), text, "warning", at=new.at)
+        return track if track.growth is not None and not _mixed(track, new.at) else None
 
     def _failed(self, scrape: Scrape, target: _Target, why: str, *, answered: bool) -> None:
         if target.failure is None and target.read_at is not None:
@@ -159,6 +170,7 @@ class Window:
     ) -> EngineSnapshot:
         last, target = track.last, self._targets[key[0]]
         increase = track.increase(window)
+        mixed = _mixed(track, last.at)
         state, reason = self._state(track, target, now)
         k = last.layout.positions or None
         return EngineSnapshot(
@@ -175,8 +187,8 @@ class Window:
             at=last.at,
             started=last.started,
             resets=track.resets,
-            increase=None if track.several_processes_at == last.at else increase,
-            gauges=last.gauges,
+            increase=None if mixed else increase,
+            gauges={} if mixed else last.gauges,
             points=tuple(track.points),
             bins=track.by_batch(window),
             several_api_servers=last.several_api_servers,
@@ -204,7 +216,7 @@ class Window:
             return "missing", "no longer on its server's page"
         if age > self.settings.stale_s:
             return "stale", f"last sample {age:.0f} s ago"
-        if track.several_processes_at is not None and now - track.several_processes_at < 60:
+        if _mixed(track, track.last.at):
             return "partial", (
                 "this URL answers for several processes (a load balancer?): "
                 "point --endpoint at each one"
@@ -234,11 +246,17 @@ class Window:
         for key, track in list(self._tracks.items()):
             read_at = self._targets[key[0]].read_at
             if read_at is not None and read_at - track.last.at > keep_s:
-                del self._tracks[key]
+                self._forget(key)
                 self._say(_name(*key), "gone from its server's page", at=now)
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        del self._tracks[key]
+        self._low.pop(key, None)
 
     def _watch_floor(self) -> None:
         for key, track in self._tracks.items():
+            if _mixed(track, track.last.at):
+                continue
             growth = track.increase(min(self.settings.window_s or 60.0, 60.0), pooled_start=False)
             if growth is None:
                 continue
@@ -259,6 +277,12 @@ class Window:
         self, subject: str, text: str, severity: Any = "info", at: float | None = None
     ) -> None:
         self.events.append(Event(self._at if at is None else at, subject, text, severity))
+
+
+def _mixed(track: Track, at: float) -> bool:
+    """Whether the URL is known to answer for several processes: no number is any one's then."""
+    seen = track.several_processes_at
+    return seen is not None and at - seen < _MIXED_S
 
 
 def _idle(track: Track, window_s: float | None) -> bool:
