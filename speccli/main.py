@@ -1,19 +1,127 @@
-"""The `specctl` command: where the console script enters."""
+"""The `specctl` command: where the console script enters, and how it exits."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+
+from speccli import __version__, diagnostics
+from speccli.core.errors import ExitCode, SpecctlError
+
+EXIT_CODES = """Exit codes: 0 ok · 1 warning · 2 critical · 3 unknown (no data, unreachable, not
+authorised, deadline) · 64 usage · 70 a bug in specctl · 130 interrupted."""
+
+
+class SpecctlGroup(TyperGroup):
+    """Turns our errors and usage errors into the contract's exit codes.
+
+    Here and not in `main`, so that tests which run the Typer object see the same codes.
+    """
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run, and exit with the contract's code."""
+
+        def run() -> Any:
+            return super(SpecctlGroup, self).main(
+                args=args,
+                prog_name=prog_name or "specctl",
+                complete_var=complete_var,
+                standalone_mode=False,
+                windows_expand_args=windows_expand_args,
+                **extra,
+            )
+
+        code = _coded(run)
+        if not standalone_mode:
+            return code
+        sys.exit(code)
+
+
+def _coded(run: Callable[[], Any]) -> int:
+    try:
+        result = run()
+    except SpecctlError as error:
+        diagnostics.error(error.message, error.hint)
+        return int(error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        diagnostics.say("interrupted")
+        return int(ExitCode.INTERRUPTED)
+    except Exception as error:  # noqa: BLE001 - passed on unless it is a usage error
+        return _usage(error)
+    return result if isinstance(result, int) else 0
+
+
+def _usage(error: Exception) -> int:
+    """Typer's own usage errors, known by shape: where their class lives changes by version."""
+    tell = getattr(error, "format_message", None)
+    if tell is None:
+        raise error
+    message = tell()
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return int(ExitCode.OK)
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "specctl"
+    first, _, rest = message.partition("\n")
+    diagnostics.error(" ".join([first, *rest.split()]).rstrip("."), f"try `{command} --help`")
+    return int(ExitCode.USAGE)
+
 
 app = typer.Typer(
-    help="The operator's console for speculative decoding.",
+    cls=SpecctlGroup,
+    name="specctl",
+    help="The operator's console for speculative decoding: is it on, is it right, is it worth it.",
+    epilog=EXIT_CODES,
     no_args_is_help=True,
     add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+COMMANDS = ("top", "status", "record", "replay", "sim", "demo")
+"""One file of speccli.commands each, in the order that `--help` shows them."""
 
-@app.callback()
-def _root() -> None:
-    """The operator's console for speculative decoding."""
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"specctl {__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog=EXIT_CODES)
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """The operator's console for speculative decoding: is it on, is it right, is it worth it."""
+
+
+for _name in COMMANDS:
+    _module = import_module(f"speccli.commands.{_name}")
+    app.command(_name, epilog=EXIT_CODES, no_args_is_help=_name in {"record", "replay"})(
+        _module.command
+    )
 
 
 def main() -> None:
-    """Run the command line."""
-    app()
+    """Run the command line; a fault of specctl's own is one line, a report, and exit 70."""
+    try:
+        app()
+    except Exception as error:  # noqa: BLE001 - the last stop for bugs
+        diagnostics.bug(error)
+        sys.exit(int(ExitCode.BUG))

@@ -1,4 +1,4 @@
-"""What a source hands over: raw scrapes, so that live, recorded and simulated data take one path."""
+"""What a source hands over: raw scrapes, so that live, kept and simulated data take one path."""
 
 from __future__ import annotations
 

@@ -1,0 +1,65 @@
+"""`specctl status`: what a pool is doing now, once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from speccli import diagnostics, output
+from speccli.core.errors import ExitCode
+from speccli.options import FormatOption, SourceOptions, with_source
+
+DEFAULT_WINDOW_S = 10.0
+
+
+@with_source
+def command(
+    source: SourceOptions,
+    output_format: FormatOption = output.Format.TABLE,
+    since_start: Annotated[
+        bool,
+        typer.Option(
+            "--since-start", help="One scrape: the counters since each engine's process began."
+        ),
+    ] = False,
+) -> None:
+    """Say what a pool is doing, once, and what is wrong.
+
+    Exits 0 when at least one engine could be read and 3 when none, whatever the findings
+    (`alert check` turns findings into exit codes).
+    """
+    raise typer.Exit(look(source, output_format, since_start=since_start))
+
+
+def look(source: SourceOptions, output_format: output.Format, *, since_start: bool = False) -> int:
+    """Ask once and print; returns the exit code."""
+    from speccli.core.oneshot import ask
+    from speccli.core.open import open_source
+    from speccli.core.views.status import status
+
+    window_s = 0.0 if since_start else DEFAULT_WINDOW_S
+    opened = open_source(source.settings(), replay=source.replay, default_window_s=window_s)
+
+    def progress(done: float, whole: float) -> None:
+        diagnostics.progress(f"specctl: watching for {whole:.0f} s … {done:.0f}")
+
+    answer = asyncio.run(ask(opened, progress=progress))
+    if answer.note:
+        diagnostics.warn(answer.note)
+
+    def table() -> object:
+        from speccli.tables import status_table
+
+        return status_table(answer.snapshot, answer.findings)
+
+    output.emit(lambda: status(answer.snapshot, answer.findings), table, output_format)
+    if answer.readable:
+        return int(ExitCode.OK)
+    why = "; ".join(f"{e.target}: {e.reason}" for e in answer.snapshot.engines[:3])
+    diagnostics.error(
+        f"no engine could be read ({why or 'no targets'})",
+        "check the address, the port-forward and the credentials; `specctl doctor` looks closer",
+    )
+    return int(ExitCode.UNKNOWN)

@@ -1,0 +1,79 @@
+"""`specctl top`: the live screen."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from speccli import output
+from speccli.core.errors import UsageError
+from speccli.options import FormatOption, SourceOptions, with_source
+
+if TYPE_CHECKING:
+    from speccli.core.config import Settings
+
+DEFAULT_WINDOW_S = 60.0
+
+
+@with_source
+def command(
+    source: SourceOptions,
+    output_format: FormatOption = output.Format.TABLE,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print once and leave, without the screen.")
+    ] = False,
+    ansi: Annotated[
+        bool, typer.Option("--ansi", help="Only the terminal's own 16 colours.")
+    ] = False,
+) -> None:
+    """Watch a pool live, on one screen.
+
+    Is speculation on, is it right, what does it earn, what do users feel, where, what happened.
+
+    Without a terminal, or with --once or -o json, it prints what `status` prints.
+    """
+    if once or output_format is not output.Format.TABLE:
+        from speccli.commands.status import look
+
+        raise typer.Exit(look(source, output_format))
+    if not (sys.stdout.isatty() and sys.stdin.isatty()):
+        raise UsageError(
+            "top needs a terminal", hint="add --once, or use `specctl status`, where there is none"
+        )
+    raise typer.Exit(screen(source, ansi=ansi))
+
+
+def screen(source: SourceOptions, *, ansi: bool = False, pace: float = 1.0) -> int:
+    """Open the screen on the source asked for; returns the exit code."""
+    return open_screen(
+        source.settings(), replay=source.replay, title=source.profile or "", ansi=ansi, pace=pace
+    )
+
+
+def open_screen(
+    settings: Settings,
+    *,
+    replay: Path | None = None,
+    title: str = "",
+    ansi: bool = False,
+    pace: float = 1.0,
+) -> int:
+    """Open the screen; returns the exit code."""
+    from speccli.core.open import open_source
+
+    opened = open_source(settings, replay=replay, default_window_s=DEFAULT_WINDOW_S, pace=pace)
+    # Textual takes a third of a second to import: usage errors above must not wait for it.
+    from speccli.core.findings import evaluate
+    from speccli.core.views.status import status_text
+    from tui.app import run_top
+
+    return run_top(
+        opened.poller,
+        judge=lambda snapshot: evaluate(snapshot, opened.thresholds),
+        as_json=lambda snapshot: status_text(snapshot, evaluate(snapshot, opened.thresholds)),
+        title=title,
+        ansi=ansi,
+    )

@@ -1,0 +1,79 @@
+"""One answer: read a source for a window, then say what it amounts to."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from speccli.core.findings import evaluate
+from speccli.core.findings.base import Finding
+from speccli.core.open import Opened
+from speccli.core.sources.replay import ReplaySource
+from speccli.core.stats.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A snapshot and what the rules conclude from it."""
+
+    snapshot: Snapshot
+    findings: tuple[Finding, ...]
+    note: str | None = None
+    """What the reader should know of the source."""
+
+    @property
+    def readable(self) -> bool:
+        """Whether at least one engine could be read."""
+        if self.snapshot.pooled_engines:
+            return True
+        return any(e.engine != "?" and e.increase is not None for e in self.snapshot.engines)
+
+
+async def ask(
+    opened: Opened,
+    *,
+    progress: Callable[[float, float], None] = lambda done, whole: None,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> Answer:
+    """Scrape for the window (a live source), or read to the end (a recording).
+
+    Raises:
+        SourceError: the source as a whole cannot be read.
+        RecordingError: the recording cannot be read.
+    """
+    poller = opened.poller
+    try:
+        if opened.live and not poller.whole_window_at_once:
+            snapshot = await _watch(opened, progress, clock, sleep)
+        else:
+            snapshot = await poller.round()
+            while not opened.live and await poller.round() is not None:
+                pass
+            snapshot = poller.snapshot()
+    finally:
+        await poller.source.aclose()
+    note = poller.source.recording.note if isinstance(poller.source, ReplaySource) else None
+    return Answer(snapshot, evaluate(snapshot, opened.thresholds), note)
+
+
+async def _watch(
+    opened: Opened,
+    progress: Callable[[float, float], None],
+    clock: Callable[[], float],
+    sleep: Callable[[float], Awaitable[None]],
+) -> Snapshot:
+    """Rounds every interval until the window is full; one round where nothing answers."""
+    window_s = opened.window_s or 0.0
+    poller = opened.poller
+    await poller.round()
+    began = clock()
+    rounds = 1
+    while not poller.window.dark and (left := began + window_s - clock()) > 0:
+        progress(window_s - left, window_s)
+        await sleep(min(left, max(0.0, began + rounds * opened.interval_s - clock())))
+        await poller.round()
+        rounds += 1
+    return poller.snapshot()

@@ -1,0 +1,142 @@
+"""From settings to a poller: which source, which window, what is asked of it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from speccli.core.config import Settings
+from speccli.core.cost import Pricing
+from speccli.core.errors import UsageError
+from speccli.core.findings.base import Thresholds
+from speccli.core.poll import Poller, Tap
+from speccli.core.sources.replay import ReplaySource
+from speccli.core.sources.scrape import Access, ScrapeSource
+from speccli.core.sources.targets import parse_targets
+from speccli.core.stats import window
+from speccli.core.units import seconds
+
+_HINT = "give --endpoint http://host:8000, --prometheus URL or --replay FILE (or specctl.toml)"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A source ready to be read, and what its numbers are held against."""
+
+    poller: Poller
+    thresholds: Thresholds
+    live: bool
+    """False for a recording."""
+    interval_s: float
+    window_s: float | None
+    """The window asked for; None: the whole recording."""
+
+
+def thresholds_of(settings: Settings) -> Thresholds:
+    """What the settings hold numbers against.
+
+    Raises:
+        UsageError: a duration that is none.
+    """
+    given: dict[str, float | None] = {
+        "acceptance_floor": settings.floor,
+        "hold_s": seconds(settings.hold, what="--hold") if settings.hold else None,
+        "queue_wait_ms": settings.queue_wait_ms,
+        "ttft_p99_ms": settings.ttft_p99_ms,
+        "tpot_p99_ms": settings.tpot_p99_ms,
+        "cost_per_1m_usd": settings.cost_target,
+    }
+    return Thresholds(**{name: value for name, value in given.items() if value is not None})
+
+
+def pricing_of(settings: Settings) -> Pricing:
+    """What the settings say hardware costs."""
+    return Pricing(settings.gpu_hour_usd, settings.gpus_per_engine or 1, settings.baseline_cost)
+
+
+def access_of(settings: Settings) -> Access:
+    """How the settings let us in."""
+
+    def path(text: str | None) -> Path | None:
+        return Path(text).expanduser() if text else None
+
+    return Access(
+        token=settings.token,
+        token_file=path(settings.token_file),
+        ca_file=path(settings.ca),
+        cert_file=path(settings.cert),
+        key_file=path(settings.key),
+        insecure=bool(settings.insecure),
+    )
+
+
+def open_source(
+    settings: Settings,
+    *,
+    replay: Path | None,
+    default_window_s: float,
+    pace: float = 0.0,
+    tap: Tap | None = None,
+) -> Opened:
+    """The poller for what was asked.
+
+    Raises:
+        UsageError: no source, more than one, or one that cannot be.
+    """
+    given = [
+        name
+        for name, value in (
+            ("--endpoint", settings.endpoint),
+            ("--prometheus", settings.prometheus),
+            ("--replay", replay),
+        )
+        if value
+    ]
+    if not given:
+        raise UsageError("no source of metrics", hint=_HINT)
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} together: one source at a time", hint=_HINT)
+    asked = seconds(settings.window, what="--window") if settings.window else None
+    if replay:
+        return _open_replay(settings, replay, asked, pace)
+    window_s = default_window_s if asked is None else asked
+    if settings.prometheus:
+        raise UsageError("--prometheus is not wired yet")
+    interval = seconds(settings.interval, what="--interval") if settings.interval else 1.0
+    if interval < 0.1:
+        raise UsageError(f"--interval {settings.interval}: at least 0.1 s", hint="try 1s")
+    deadline = seconds(settings.deadline, what="--deadline") if settings.deadline else 5.0
+    source = ScrapeSource(
+        parse_targets(list(settings.endpoint or ())),
+        interval_s=interval,
+        deadline_s=deadline,
+        access=access_of(settings),
+    )
+    poller = Poller(
+        source, window.Window(_window(settings, window_s, interval)), now=time.time, tap=tap
+    )
+    return Opened(poller, thresholds_of(settings), True, interval, window_s)
+
+
+def _open_replay(settings: Settings, path: Path, asked: float | None, pace: float) -> Opened:
+    source = ReplaySource(path, pace=pace)
+    interval = source.recorded_interval_s
+    asked_of_window = _window(settings, asked, interval, span_s=None)
+    header = source.recording.header
+    counted = window.Window(asked_of_window, simulated=header.simulated, source=header.source)
+    return Opened(Poller(source, counted), thresholds_of(settings), False, interval, asked)
+
+
+def _window(
+    settings: Settings, window_s: float | None, interval: float, span_s: float | None = 3600.0
+) -> window.Settings:
+    thresholds = thresholds_of(settings)
+    return window.Settings(
+        window_s=window_s,
+        span_s=span_s,
+        stale_s=max(5.0, 3.5 * interval),
+        floor=thresholds.acceptance_floor,
+        pricing=pricing_of(settings),
+        method=settings.method,
+    )

@@ -1,0 +1,22 @@
+"""Durations as people type them, and back."""
+
+from __future__ import annotations
+
+import re
+
+from speccli.core.errors import UsageError
+
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?\s*", re.IGNORECASE)
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def seconds(text: str, *, what: str = "duration") -> float:
+    """Seconds in `90`, `90s`, `1.5m`, `1h`.
+
+    Raises:
+        UsageError: not a duration.
+    """
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{what} {text!r} is not a duration", hint="write 30s, 5m or 1h")
+    return float(match.group(1)) * _SECONDS[(match.group(2) or "s").lower()]

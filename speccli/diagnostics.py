@@ -1,0 +1,62 @@
+"""Everything specctl writes to stderr, and nothing else does."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+
+from speccli import __version__
+
+
+def say(text: str) -> None:
+    """A line about what is going on; not an error."""
+    _write(f"specctl: {text}")
+
+
+def warn(text: str) -> None:
+    """Something the reader should know although the command goes on."""
+    _write(f"specctl: note: {text}")
+
+
+def error(message: str, hint: str | None = None) -> None:
+    """What is wrong and where; then what to do."""
+    _write(f"specctl: error: {message}")
+    if hint:
+        _write(f"hint: {hint}")
+
+
+def bug(exception: BaseException) -> None:
+    """A fault of specctl: one line, and where the report went."""
+    report = "".join(traceback.format_exception(exception))
+    head = f"specctl {__version__}, Python {sys.version.split()[0]}, {datetime.now(UTC):%c} UTC\n"
+    command = f"command: {' '.join(sys.argv[1:2])}\n"
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="specctl-bug-", suffix=".txt", delete=False
+        ) as file:
+            file.write(head + command + report)
+            where = f"report: {Path(file.name)}"
+    except OSError:
+        where = report
+    what = f"{type(exception).__name__}: {exception}".strip().splitlines()[0]
+    _write(f"specctl: bug in specctl: {what}\n{where}")
+
+
+def progress(text: str) -> None:
+    """A line that the next one overwrites; nothing without a terminal."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[2K{text}")
+        sys.stderr.flush()
+
+
+def _write(text: str) -> None:
+    try:
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\x1b[2K")
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+    except (OSError, ValueError):  # stderr is gone: there is nobody left to tell
+        return

@@ -1,0 +1,176 @@
+"""The options that commands share, spelled once."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from speccli import diagnostics
+from speccli.core import config
+from speccli.output import Format
+
+FormatOption = Annotated[
+    Format, typer.Option("--output", "-o", help="Output format.", show_choices=True)
+]
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """A source of metrics, and how numbers are made from it. None: not typed."""
+
+    endpoint: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--endpoint",
+            "-e",
+            metavar="URL",
+            help="A server to scrape, http://host:8000; repeat for more.",
+        ),
+    ] = None
+    prometheus: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="A Prometheus, Thanos or Mimir that scrapes the fleet."),
+    ] = None
+    selector: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MATCHERS",
+            help="""With --prometheus: the pool, e.g. 'namespace="prod",pool="llama"'.""",
+        ),
+    ] = None
+    replay: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A recording."),
+    ] = None
+    profile: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="A profile of specctl.toml."),
+    ] = None
+    window: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="How far back numbers look: 30s, 5m, 1h.",
+            show_default="10s for status, 60s for top, all of a recording",
+        ),
+    ] = None
+    interval: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Time between scrapes.", show_default="1s; 5s with --prometheus"
+        ),
+    ] = None
+    deadline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Wall clock for one answer.",
+            show_default="5s; 10s with --prometheus",
+        ),
+    ] = None
+    method: Annotated[
+        str | None,
+        typer.Option(help="The method (eagle3, p-eagle, ngram, none), where no server tells it."),
+    ] = None
+    floor: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Acceptance rate under which a draft is called bad.",
+            show_default="0.4",
+        ),
+    ] = None
+    hold: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="How long it must stay under the floor to be a finding.",
+            show_default="1h",
+        ),
+    ] = None
+    gpu_hour_usd: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Price of one GPU for an hour, for cost per 1M tokens."),
+    ] = None
+    gpus_per_engine: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="GPUs under one engine (tensor x pipeline parallel).", show_default="1"
+        ),
+    ] = None
+    baseline_cost: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="USD per 1M output tokens without speculation, as measured."),
+    ] = None
+    token: Annotated[
+        str | None,
+        typer.Option(help="Bearer token (better: SPECCTL_TOKEN or --token-file)."),
+    ] = None
+    token_file: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="File with the bearer token."),
+    ] = None
+    ca: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="CA bundle (PEM)."),
+    ] = None
+    cert: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Client certificate (PEM)."),
+    ] = None
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Its private key (PEM)."),
+    ] = None
+    insecure: Annotated[
+        bool | None,
+        typer.Option("--insecure", help="Accept any certificate."),
+    ] = None
+
+    def settings(self) -> config.Settings:
+        """The flags over the environment over the profile.
+
+        Raises:
+            UsageError: a configuration that cannot be used.
+        """
+        environment, directory = config.here()
+        for note in config.unknown_variables(environment):
+            diagnostics.warn(note)
+        flags = {field.name: getattr(self, field.name) for field in fields(self)}
+        return config.load(
+            flags, profile=self.profile, environment=environment, directory=directory
+        )
+
+
+def with_source(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command whose first parameter is `SourceOptions` those options as flags."""
+    hints = get_type_hints(SourceOptions, include_extras=True)
+    shared = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=field.default,
+            annotation=hints[field.name],
+        )
+        for field in fields(SourceOptions)
+    ]
+    names = {field.name for field in fields(SourceOptions)}
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+
+    @functools.wraps(command)
+    def wrapper(**given: Any) -> Any:
+        source = SourceOptions(**{name: given.pop(name) for name in names})
+        return command(source, **given)
+
+    own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+    del wrapper.__wrapped__  # type: ignore[attr-defined]  # else the old signature is found
+    wrapper.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {p.name: p.annotation for p in [*own, *shared]}
+    return wrapper
