@@ -1,0 +1,162 @@
+"""Tokens are generated, and nothing is drafted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from speccli.core.engines.registry import adapter_named
+from speccli.core.engines.vllm import PER_ENGINE_SPEC_METRICS_SINCE
+from speccli.core.findings._case import Case, Scope, decoded, flat_since, started
+from speccli.core.findings._text import over
+from speccli.core.findings.base import Finding, Hit, Rule, Severity, Thresholds
+from speccli.core.stats.increase import Pool
+from speccli.core.stats.measures import tokens_per_step
+from speccli.core.stats.snapshot import EngineSnapshot
+
+CODE = "SPEC_NOT_ACTIVE"
+_LOOKUP = frozenset({"ngram", "ngram_gpu", "suffix"})
+"""Methods that have no draft where a text repeats nothing."""
+_SEVERAL_PER_STEP = 1.1
+"""Tokens per step from which speculation must be on, whatever the page shows."""
+_SINCE = ".".join(map(str, PER_ENGINE_SPEC_METRICS_SINCE))
+_DP = f"before vLLM {_SINCE} (PR #24049) data-parallel servers exposed no speculation series"
+
+
+def check(case: Case, thresholds: Thresholds) -> Iterator[Hit]:
+    """Judges every engine with enough traffic."""
+    if thresholds.expect_speculation is False:
+        return
+    for scope in case.scopes:
+        for pool in scope.pools:
+            tokens = decoded(pool)
+            if tokens is None or tokens < max(1.0, thresholds.min_tokens):
+                continue
+            finding = _judge(case, scope, pool, thresholds)
+            if finding is not None:
+                yield Hit(finding, badness=tokens)
+            break
+
+
+def _judge(case: Case, scope: Scope, pool: Pool, thresholds: Thresholds) -> Finding | None:
+    drafts = pool.sums("drafts") or pool.sums("draft_tokens")
+    if drafts is not None:
+        return _silent(scope, pool) if drafts[0] <= 0 else None
+    if "drafts" in adapter_named(scope.subject.kind).absent:
+        return _without_counters(scope, pool, thresholds)
+    if _told_none(scope.engine):
+        return _declared(scope, pool, expected=thresholds.expect_speculation is True)
+    return _no_series(case, scope, pool)
+
+
+def _silent(scope: Scope, pool: Pool) -> Finding:
+    """The series are there and stay at 0."""
+    if scope.method in _LOOKUP:
+        return _finding(
+            scope,
+            pool,
+            "0 drafts",
+            f"{scope.method} proposes only where the text repeats itself, and it did not once",
+            "compare tokens/s with speculation off: this traffic gains nothing from it",
+            "warning",
+        )
+    return _finding(
+        scope,
+        pool,
+        "0 drafts",
+        "speculation is configured and never proposes: K = 0 at this batch size "
+        "(num_speculative_tokens_per_batch_size), requests that switch it off (logprobs, "
+        "vllm#34497), or prompts longer than the draft's max_model_len",
+        "send one plain request and watch vllm:spec_decode_num_drafts_total; "
+        "look for the draft model in the start-up log",
+    )
+
+
+def _without_counters(scope: Scope, pool: Pool, thresholds: Thresholds) -> Finding | None:
+    """An engine whose only word on acceptance is a gauge: judged only when it must speculate."""
+    lengths = [g["acceptance_length"] for g in scope.subject.gauges if "acceptance_length" in g]
+    if thresholds.expect_speculation is not True or any(length >= 1 for length in lengths):
+        return None
+    return _finding(
+        scope,
+        pool,
+        "its acceptance length gauge shows no verify step",
+        "the engine runs without speculation",
+        "start it with a speculative algorithm (--speculative-algorithm)",
+    )
+
+
+def _declared(scope: Scope, pool: Pool, *, expected: bool) -> Finding:
+    return _finding(
+        scope,
+        pool,
+        "no speculation series",
+        "the server says that it runs without a speculative configuration",
+        "add --speculative-config and restart; where it is meant so, say --method none",
+        "critical" if expected else "info",
+    )
+
+
+def _no_series(case: Case, scope: Scope, pool: Pool) -> Finding:
+    engine = scope.engine
+    several = engine is not None and case.servers[engine.target] > 1
+    release = _release(engine.version) if engine else None
+    if several and release is not None and release < PER_ENGINE_SPEC_METRICS_SINCE:
+        return _hidden(scope, pool)
+    cause = "the engine runs without speculation: no speculative configuration, or one ignored"
+    if scope.method not in {"none", "unknown"}:
+        cause = f"{scope.method} was asked for and the engine runs without it"
+    return _finding(
+        scope,
+        pool,
+        "no speculation series",
+        f"{cause}; or {_DP}" if several and release is None else cause,
+        "look for speculative_config in the start-up log; give --speculative-config with its "
+        "method; a Speculators model belongs in the positional argument (vllm PR #25250)",
+    )
+
+
+def _hidden(scope: Scope, pool: Pool) -> Finding:
+    """A version that shows nothing with several engines: tokens per step still tell."""
+    per_step = tokens_per_step(scope.subject).value
+    on = per_step is not None and per_step >= _SEVERAL_PER_STEP
+    return _finding(
+        scope,
+        pool,
+        "no speculation series",
+        f"{_DP}; " + ("tokens per step say that it is on" if on else "it may be on or off"),
+        f"upgrade to vLLM {_SINCE} or newer; until then tokens per step above 1 prove speculation",
+        "warning" if on else "critical",
+    )
+
+
+def _finding(
+    scope: Scope,
+    pool: Pool,
+    what: str,
+    cause: str,
+    action: str,
+    severity: Severity = "critical",
+) -> Finding:
+    tokens = pool.sums("generation_tokens") or (0.0,)
+    per_step = tokens_per_step(scope.subject).value
+    told = "" if per_step is None else f", {per_step:.2f} tokens per step"
+    evidence = f"{tokens[0]:,.0f} tokens generated and {what} {over(pool)}{told}"
+    since = flat_since(scope.engine, "draft_tokens")
+    if since is None and scope.engine is not None and pool.sums("draft_tokens") is None:
+        since = started(scope.engine)
+    return Finding(CODE, severity, scope.name, evidence, cause, action, since)
+
+
+def _told_none(engine: EngineSnapshot | None) -> bool:
+    """Whether the server itself says so; the absence of its series says nothing of intent."""
+    return engine is not None and engine.method == "none" and getattr(engine, "method_told", False)
+
+
+def _release(version: str | None) -> tuple[int, ...] | None:
+    """`0.10.1.1+cu128` → (0, 10, 1, 1)."""
+    match = re.match(r"v?(\d{1,6}(?:\.\d{1,6})*)", version or "")
+    return tuple(map(int, match.group(1).split("."))) if match else None
+
+
+RULE = Rule(CODE, check)
