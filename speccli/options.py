@@ -170,7 +170,7 @@ def with_source(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(source, **given)
 
     own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
-    del wrapper.__wrapped__  # type: ignore[attr-defined]  # else the old signature is found
+    del wrapper.__wrapped__  # else the old signature is found
     wrapper.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
     wrapper.__annotations__ = {p.name: p.annotation for p in [*own, *shared]}
     return wrapper

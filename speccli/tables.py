@@ -179,7 +179,7 @@ def _engines(engines: Sequence[EngineSnapshot]) -> RenderableType:
 
 def _reasons(metrics: Metrics) -> list[Text]:
     """Why a number of the fleet is a dash."""
-    shown = (
+    shown: tuple[tuple[str, Number | Quantile], ...] = (
         ("acceptance", metrics.acceptance_rate),
         ("tokens/step", metrics.tokens_per_step),
         ("batch size", metrics.batch_size),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from speccli import diagnostics, output
 from speccli.core.errors import ExitCode
 from speccli.options import FormatOption, SourceOptions, with_source
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 DEFAULT_WINDOW_S = 10.0
 
@@ -49,7 +52,7 @@ def look(source: SourceOptions, output_format: output.Format, *, since_start: bo
     if answer.note:
         diagnostics.warn(answer.note)
 
-    def table() -> object:
+    def table() -> RenderableType:
         from speccli.tables import status_table
 
         return status_table(answer.snapshot, answer.findings)

@@ -49,7 +49,7 @@ async def ask(
         if opened.live and not poller.whole_window_at_once:
             snapshot = await _watch(opened, progress, clock, sleep)
         else:
-            snapshot = await poller.round()
+            await poller.round()
             while not opened.live and await poller.round() is not None:
                 pass
             snapshot = poller.snapshot()

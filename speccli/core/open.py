@@ -39,15 +39,15 @@ def thresholds_of(settings: Settings) -> Thresholds:
     Raises:
         UsageError: a duration that is none.
     """
-    given: dict[str, float | None] = {
-        "acceptance_floor": settings.floor,
-        "hold_s": seconds(settings.hold, what="--hold") if settings.hold else None,
-        "queue_wait_ms": settings.queue_wait_ms,
-        "ttft_p99_ms": settings.ttft_p99_ms,
-        "tpot_p99_ms": settings.tpot_p99_ms,
-        "cost_per_1m_usd": settings.cost_target,
-    }
-    return Thresholds(**{name: value for name, value in given.items() if value is not None})
+    usual = Thresholds()
+    return Thresholds(
+        acceptance_floor=usual.acceptance_floor if settings.floor is None else settings.floor,
+        hold_s=seconds(settings.hold, what="--hold") if settings.hold else usual.hold_s,
+        queue_wait_ms=settings.queue_wait_ms,
+        ttft_p99_ms=settings.ttft_p99_ms,
+        tpot_p99_ms=settings.tpot_p99_ms,
+        cost_per_1m_usd=settings.cost_target,
+    )
 
 
 def pricing_of(settings: Settings) -> Pricing:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from speccli.core.errors import RecordingError
 from speccli.core.metrics.parse import name_of
@@ -121,7 +121,7 @@ def _compressor(path: Path, raw: IO[bytes]) -> tuple[IO[bytes], Callable[[], Any
             out.flush()
             raw.flush()
 
-        return out, flush_gz  # type: ignore[return-value]
+        return cast(IO[bytes], out), flush_gz
     if path.suffix == ".zst":
         import zstandard
 
@@ -131,7 +131,7 @@ def _compressor(path: Path, raw: IO[bytes]) -> tuple[IO[bytes], Callable[[], Any
             writer.flush(zstandard.FLUSH_FRAME)
             raw.flush()
 
-        return writer, flush_zst  # type: ignore[return-value]
+        return writer, flush_zst
     return raw, raw.flush
 
 
@@ -218,12 +218,12 @@ def _decompressor(path: Path, raw: IO[bytes]) -> IO[bytes]:
     head = raw.read(4)
     raw.seek(0)
     if head[:2] == b"\x1f\x8b":
-        return gzip.GzipFile(fileobj=raw)  # type: ignore[return-value]
+        return cast(IO[bytes], gzip.GzipFile(fileobj=raw))
     if head == b"\x28\xb5\x2f\xfd":
         import zstandard
 
         reader = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
-        return io.BufferedReader(reader)  # type: ignore[arg-type]
+        return io.BufferedReader(reader)
     if path.suffix in {".gz", ".zst"} and head:
         raise RecordingError(f"{path} is not {path.suffix} data", hint=_HINT)
     return raw
