@@ -28,11 +28,13 @@ _STATE = {"ok": "ok", "no-traffic": "unknown", "partial": "warning", "stale": "w
 def status_table(snapshot: Snapshot, findings: Sequence[Finding]) -> RenderableType:
     """The whole answer."""
     parts: list[RenderableType] = [_head(snapshot), *map(_finding, findings), Text()]
-    parts.append(_fleet(snapshot.fleet, snapshot))
+    readable = bool(snapshot.pooled_engines or any(e.increase for e in snapshot.engines))
+    if readable:
+        parts += [_fleet(snapshot.fleet, snapshot), Text()]
     if snapshot.by_batch:
-        parts += [Text(), _batches(snapshot)]
-    parts += [Text(), _engines(snapshot.engines)]
-    reasons = _reasons(snapshot.fleet)
+        parts += [Text("p99 of a step by batch size", "dim"), _batches(snapshot), Text()]
+    parts.append(_engines(snapshot.engines))
+    reasons = _reasons(snapshot.fleet) if readable else []
     if reasons:
         parts += [Text(), *reasons]
     return Group(*parts)
@@ -41,12 +43,11 @@ def status_table(snapshot: Snapshot, findings: Sequence[Finding]) -> RenderableT
 def _head(snapshot: Snapshot) -> Text:
     count = snapshot.pooled_engines or len(snapshot.engines)
     versions = sorted({e.version for e in snapshot.engines if e.version})
-    methods = sorted({f"{e.method} K={e.k}" if e.k else e.method for e in snapshot.engines})
-    window = (
-        "since each process started"
-        if snapshot.subject.pool.since_start
-        else f"over {fmt.span_words(round(snapshot.covered_s))}"
-    )
+    read = [e for e in snapshot.engines if e.increase is not None]
+    methods = sorted({f"{e.method} K={e.k}" if e.k else e.method for e in read})
+    window = "since each process started" if snapshot.subject.pool.since_start else ""
+    if snapshot.covered_s and not window:
+        window = f"over {fmt.span_words(round(snapshot.covered_s))}"
     words = [f"{count} engine{'s' * (count != 1)}", ", ".join(methods), window]
     if versions:
         words.insert(1, f"vLLM {', '.join(versions)}" if len(versions) < 4 else "many versions")
@@ -127,9 +128,7 @@ def _fleet(metrics: Metrics, snapshot: Snapshot) -> Table:
 
 
 def _batches(snapshot: Snapshot) -> Table:
-    table = Table(
-        box=None, padding=(0, 2), title="p99 of a step by batch size", title_justify="left"
-    )
+    table = Table(box=None, padding=(0, 3, 0, 0))
     table.add_column("batch", style="dim")
     for row in snapshot.by_batch:
         table.add_column(row.batch.replace("-", "–"), justify="right")
