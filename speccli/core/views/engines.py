@@ -1,0 +1,270 @@
+"""A row an engine, sorted by trouble: only rows in view are formatted.
+
+Sort keys come straight from increases and gauges; the full set of numbers of an engine is made when
+its row is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from speccli.core.stats.increase import Increase
+from speccli.core.stats.snapshot import EngineSnapshot, Snapshot
+from speccli.core.views import format as fmt
+from speccli.core.views.state import RANK, Finding, UiState, severity_of
+from speccli.core.views.text import Line, Span, clean, fit, glyph, line, middle, rule, width_of
+
+_Cell = Callable[[EngineSnapshot], Span]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the table."""
+
+    title: str
+    width: int
+    cell: _Cell
+    priority: int
+    """Columns of a low number are kept when room is short."""
+    sort: str = ""
+    """The sort key it shows; empty where it is not sorted by."""
+
+
+def _metric(name: str, form: Callable[[float], str]) -> _Cell:
+    return lambda engine: fmt.number(getattr(engine.metrics, name), form)
+
+
+def _p99(name: str) -> _Cell:
+    return lambda engine: fmt.quantile(getattr(engine.metrics, name).p99, cell=True)
+
+
+def _text(value: str | None) -> Span:
+    return Span(clean(value)) if value else fmt.UNKNOWN
+
+
+def _method(engine: EngineSnapshot) -> Span:
+    if engine.method == "unknown" and engine.k:
+        return Span("drafts")
+    return Span(engine.method) if engine.method != "unknown" else fmt.UNKNOWN
+
+
+COLUMNS = (
+    Column("acc", 6, _metric("acceptance_rate", fmt.ratio), 1, "acceptance"),
+    Column("AL", 6, _metric("acceptance_length", fmt.hundredths), 6),
+    Column("tok/step", 9, _metric("tokens_per_step", fmt.hundredths), 3, "tokens/step"),
+    Column("batch", 7, _metric("batch_size", fmt.tenths), 5, "batch"),
+    Column("wait ms", 9, _metric("queue_wait_ms", fmt.millis), 2, "wait"),
+    Column("TTFT p99", 11, _p99("ttft_s"), 9),
+    Column("TPOT p99", 10, _p99("tpot_s"), 4),
+    Column("tok/s", 9, _metric("output_tokens_per_s", fmt.count), 3, "output"),
+    Column("$/1M", 7, _metric("cost_per_1m_output_usd", fmt.usd), 7),
+    Column("run", 6, _metric("running", fmt.count), 10),
+    Column("queue", 7, _metric("waiting", fmt.count), 10),
+    Column("KV", 6, _metric("kv_cache_usage", fmt.percent), 11),
+    Column("K", 3, lambda e: Span(str(e.k)) if e.k else fmt.UNKNOWN, 12),
+    Column("method", 12, _method, 13),
+    Column("version", 9, lambda e: _text(e.version), 14),
+    Column("restarts", 9, lambda e: Span(str(e.resets)), 15),
+)
+STATE_WIDTH = 12
+SORTS = ("trouble", "name", "acceptance", "tokens/step", "batch", "wait", "output")
+_NAME_LEAST = 14
+_NAME_MOST = 40
+_FULL = frozenset({"ok", "no-traffic", "partial", "stale"})
+"""States in which an engine has numbers; the others show their reason instead."""
+
+
+def order(
+    snapshot: Snapshot, worst: Mapping[str, Finding], ui: UiState
+) -> tuple[EngineSnapshot, ...]:
+    """The engines that match the filter, sorted."""
+    words = ui.filter.lower().split()
+    chosen = [e for e in snapshot.engines if _matches(e, words, worst)]
+    key = _sort_key(ui.sort, worst)
+    return tuple(sorted(chosen, key=key, reverse=ui.reverse))
+
+
+def _matches(engine: EngineSnapshot, words: Sequence[str], worst: Mapping[str, Finding]) -> bool:
+    if not words:
+        return True
+    severity, word = severity_of(engine, worst)
+    told = (engine.name, engine.model, engine.version, engine.method, engine.state, word, severity)
+    text = " ".join(part for part in told if part).lower()
+    return all(each in text for each in words)
+
+
+def _sort_key(
+    sort: str, worst: Mapping[str, Finding]
+) -> Callable[[EngineSnapshot], tuple[float, str]]:
+    """Numbers are rounded as shown, so that noise moves no row; equal ones go by name."""
+    if sort == "trouble":
+        return lambda e: (RANK[severity_of(e, worst)[0]], e.name)
+    if sort == "name":
+        return lambda e: (0.0, e.name)
+    worth = _WORTH[sort]
+
+    def key(engine: EngineSnapshot) -> tuple[float, str]:
+        value = worth(engine) if engine.state in _FULL else None
+        return (float("inf") if value is None else value), engine.name
+
+    return key
+
+
+def _ratio_of(part: str, whole: str, digits: int) -> Callable[[EngineSnapshot], float | None]:
+    def worth(engine: EngineSnapshot) -> float | None:
+        a, b = _slot(engine.increase, part), _slot(engine.increase, whole)
+        return None if a is None or not b else round(a / b, digits)
+
+    return worth
+
+
+def _slot(increase: Increase | None, name: str) -> float | None:
+    if increase is None:
+        return None
+    i = increase.layout.index.get(name)
+    if i is not None:
+        return increase.values[i]
+    at = increase.layout.histograms.get(name)
+    return None if at is None else increase.values[at.start + len(at.bounds) - 1]
+
+
+def _step(engine: EngineSnapshot) -> float | None:
+    tokens, first = _slot(engine.increase, "generation_tokens"), _slot(engine.increase, "ttft")
+    steps = _slot(engine.increase, "itl")
+    return None if tokens is None or not steps else round((tokens - (first or 0)) / steps, 2)
+
+
+def _batch(engine: EngineSnapshot) -> float | None:
+    served, steps = _slot(engine.increase, "itl"), _slot(engine.increase, "steps")
+    return None if served is None or not steps else -round(served / steps, 1)
+
+
+def _wait(engine: EngineSnapshot) -> float | None:
+    value = engine.metrics.queue_wait_ms.value
+    return None if value is None else -round(value)
+
+
+def _output(engine: EngineSnapshot) -> float | None:
+    tokens = _slot(engine.increase, "generation_tokens")
+    seconds = engine.increase.seconds if engine.increase else None
+    return None if tokens is None or not seconds else -round(tokens / seconds)
+
+
+_WORTH: dict[str, Callable[[EngineSnapshot], float | None]] = {
+    "acceptance": _ratio_of("accepted_tokens", "draft_tokens", 3),
+    "tokens/step": _step,
+    "batch": _batch,
+    "wait": _wait,
+    "output": _output,
+}
+"""The troubled end comes first: low acceptance, long waits, large batches, much output."""
+
+
+def fitting(width: int) -> tuple[tuple[Column, ...], int]:
+    """The columns there is room for, and the width of the name."""
+    room = width - 2 - STATE_WIDTH - 1 - _NAME_LEAST
+    kept: set[str] = set()
+    for column in sorted(COLUMNS, key=lambda c: c.priority):
+        if column.width > room:
+            break
+        kept.add(column.title)
+        room -= column.width
+    shown = tuple(column for column in COLUMNS if column.title in kept)
+    return shown, min(_NAME_MOST, _NAME_LEAST + max(0, room))
+
+
+def window_of(names: Sequence[str], ui: UiState, rows: int) -> tuple[int, int]:
+    """Index of the first row shown and of the selected one; the selected one is always in view."""
+    try:
+        at = names.index(ui.selected) if ui.selected is not None else 0
+    except ValueError:
+        at = 0
+    first = max(0, min(ui.first, len(names) - rows))
+    if at < first:
+        first = at
+    elif rows > 0 and at >= first + rows:
+        first = at - rows + 1
+    return first, at
+
+
+def table(
+    ordered: Sequence[EngineSnapshot],
+    snapshot: Snapshot,
+    worst: Mapping[str, Finding],
+    ui: UiState,
+    rows: int,
+) -> list[Line]:
+    """A title, a head and exactly `rows` rows."""
+    shown, name_width = fitting(ui.width)
+    first, at = window_of([e.name for e in ordered], ui, rows)
+    lines = [_title(ordered, snapshot, ui, first, rows), _head(shown, name_width, ui)]
+    for i, engine in enumerate(ordered[first : first + rows], first):
+        row = _row(engine, shown, name_width, worst, ui.width)
+        if i == at:
+            row = tuple(Span(s.text, _picked(s.style)) for s in row)
+        lines.append(row)
+    if not ordered:
+        lines.append(_none(snapshot, ui))
+    return (lines + [()] * (rows + 2))[: rows + 2]
+
+
+def _picked(style: str) -> str:
+    return f"selected {style}".strip()
+
+
+def _title(
+    ordered: Sequence[EngineSnapshot], snapshot: Snapshot, ui: UiState, first: int, rows: int
+) -> Line:
+    total = len(snapshot.engines)
+    arrow = "▴" if ui.reverse else "▾"
+    name = "engines"
+    if snapshot.pooled is not None:
+        name = f"engines: {total} outliers of {snapshot.pooled_engines or '?'}"
+    parts = [f"by {ui.sort} {arrow}"]
+    if ui.filter:
+        parts.append(f"{len(ordered)} of {total} match “{clean(ui.filter)}”")
+    if len(ordered) > rows:
+        parts.append(f"{first + 1}–{min(first + rows, len(ordered))} of {len(ordered)}")
+    return rule(name, ui.width, " · ".join(parts))
+
+
+def _head(shown: Sequence[Column], name_width: int, ui: UiState) -> Line:
+    cells = [Span("  " + "engine".ljust(name_width) + " " + "state".ljust(STATE_WIDTH), "label")]
+    for column in shown:
+        sorted_by = column.sort and column.sort == ui.sort
+        cells.append(Span(column.title.rjust(column.width), "head" if sorted_by else "label"))
+    return fit(tuple(cells), ui.width)
+
+
+def _row(
+    engine: EngineSnapshot,
+    shown: Sequence[Column],
+    name_width: int,
+    worst: Mapping[str, Finding],
+    width: int,
+) -> Line:
+    severity, word = severity_of(engine, worst)
+    name = middle(clean(engine.name), name_width).ljust(name_width)
+    head = line(
+        glyph(severity),
+        Span(f" {name} "),
+        Span(word[: STATE_WIDTH - 1].ljust(STATE_WIDTH), "" if severity == "ok" else severity),
+    )
+    if engine.state not in _FULL:
+        reason = clean(engine.reason or "no reason given")
+        return fit(line(*head, Span("  " + reason, "dim")), width)
+    cells = [fmt.right(column.cell(engine), column.width) for column in shown]
+    row = line(*head, *cells)
+    left = width - width_of(row)
+    if engine.state == "stale" and engine.at is not None and left >= 12:
+        row = line(*row, Span(f"  {clean(engine.reason or '')}", "stale"))
+    return fit(row, width)
+
+
+def _none(snapshot: Snapshot, ui: UiState) -> Line:
+    if ui.filter and snapshot.engines:
+        return line(Span(f"  nothing matches “{clean(ui.filter)}”: esc clears the filter", "dim"))
+    if snapshot.pooled is not None:
+        return line(Span("  no outliers", "dim"))
+    return line(Span("  no engine yet", "dim"))

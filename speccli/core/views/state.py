@@ -1,0 +1,166 @@
+"""What a view is built from beside the data: the reader's choices, and what a finding is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from typing import Protocol
+
+from speccli.core.stats.snapshot import EngineSnapshot, Event, Snapshot
+
+WINDOWS = (10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
+"""What the window key goes through, seconds."""
+STALE_AFTER_S = 5.0
+"""Age of the newest sample at which the whole screen no longer stands for now."""
+
+
+class Finding(Protocol):
+    """What a check concluded; as `speccli.core.findings` makes them."""
+
+    @property
+    def code(self) -> str:
+        """One of the contract's codes."""
+
+    @property
+    def severity(self) -> str:
+        """`info`, `warning`, `critical` or `unknown`."""
+
+    @property
+    def subject(self) -> str:
+        """`fleet` or `target/engine`."""
+
+    @property
+    def evidence(self) -> str:
+        """Numbers, window, n."""
+
+    @property
+    def cause(self) -> str:
+        """What is probably behind it."""
+
+    @property
+    def action(self) -> str:
+        """What to do."""
+
+    @property
+    def since(self) -> float | None:
+        """Since when, Unix seconds; None where not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class UiState:
+    """What the reader chose and what the program has to say of itself."""
+
+    width: int = 120
+    height: int = 40
+    sort: str = "trouble"
+    reverse: bool = False
+    filter: str = ""
+    filtering: bool = False
+    """The filter is being typed."""
+    paused: bool = False
+    window_s: float | None = 60.0
+    selected: str | None = None
+    """Name of the engine under the cursor; None: the first."""
+    first: int = 0
+    """The first engine shown, where not all fit."""
+    title: str = ""
+    """What is watched, as the reader calls it."""
+    targets: Sequence[str] = ()
+    """What is being read, to be named while nothing has answered."""
+    interval_s: float = 1.0
+    stopped: str | None = None
+    """Why no more data will come; None while it does."""
+    trouble: str | None = None
+    """Why the source as a whole cannot be read right now; it is being tried again."""
+    note: str | None = None
+    """The answer to the last key."""
+    live: bool = True
+    """False for a recording: ages are not told against the clock."""
+    log: Sequence[Event] = field(default_factory=tuple)
+    """Events beside the snapshot's own: findings that came and went."""
+    tz: tzinfo | None = None
+    """The reader's zone; None: the machine's."""
+
+
+RANK = {"critical": 0, "warning": 1, "unknown": 2, "info": 3, "ok": 4}
+"""Trouble first."""
+
+_STATE_SEVERITY = {
+    "ok": "ok",
+    "no-traffic": "unknown",
+    "partial": "warning",
+    "stale": "warning",
+    "missing": "critical",
+    "down": "critical",
+}
+
+_WORDS = {
+    "SPEC_NOT_ACTIVE": "spec off",
+    "ZERO_ACCEPTANCE": "zero acc",
+    "LOW_ACCEPTANCE": "low acc",
+    "ACCEPTANCE_DRIFT": "drift",
+    "ACCEPTANCE_SLOPE": "sliding",
+    "PARALLEL_DRAFT_CLIFF": "cliff",
+    "DRAFT_BEHIND_TARGET": "old draft",
+    "BASELINE_KEY_MISMATCH": "baseline?",
+    "BATCH_COLLAPSE": "collapse",
+    "QUEUE_WAIT": "queueing",
+    "P99_REGRESSION": "slow p99",
+    "COST_OVER": "costly",
+    "STALLED": "stalled",
+    "ENGINE_DOWN": "down",
+    "METRICS_MISSING": "missing",
+    "METRICS_INCONSISTENT": "odd",
+    "VERSION_SKEW": "version",
+    "NO_TRAFFIC": "no traffic",
+    "PARTIAL_DATA": "partial",
+}
+
+
+def subject_name(subject: str) -> str:
+    """A finding's subject as engines are called on the screen."""
+    return subject.split("://")[-1]
+
+
+def concerns(finding: Finding, engine: EngineSnapshot) -> bool:
+    """Whether a finding is about this engine, or about every engine of its server."""
+    name = subject_name(finding.subject)
+    return name == engine.name or name == f"{engine.target.split('://')[-1]}/*"
+
+
+def worst_by_engine(findings: Iterable[Finding]) -> dict[str, Finding]:
+    """The gravest finding of each subject."""
+    worst: dict[str, Finding] = {}
+    for finding in findings:
+        name = subject_name(finding.subject)
+        known = worst.get(name)
+        if known is None or RANK.get(finding.severity, 3) < RANK.get(known.severity, 3):
+            worst[name] = finding
+    return worst
+
+
+def _finding_of(engine: EngineSnapshot, worst: Mapping[str, Finding]) -> Finding | None:
+    own = worst.get(engine.name)
+    return own or worst.get(f"{engine.target.split('://')[-1]}/*") if worst else None
+
+
+def severity_of(engine: EngineSnapshot, worst: Mapping[str, Finding]) -> tuple[str, str]:
+    """An engine's severity and the word for it."""
+    severity = _STATE_SEVERITY[engine.state]
+    word = engine.state.replace("-", " ")
+    if severity == "ok" and engine.increase is not None and engine.increase.since_start:
+        word = "since start"
+    finding = _finding_of(engine, worst)
+    if finding is not None and RANK.get(finding.severity, 3) < RANK[severity]:
+        severity = finding.severity
+        word = _WORDS.get(finding.code, finding.code.lower().replace("_", " "))
+    elif finding is None and severity == "ok" and engine.low_since is not None:
+        severity, word = "warning", "low acc"
+    return severity, word
+
+
+def is_stale(snapshot: Snapshot, ui: UiState, now: float) -> bool:
+    """Whether the newest sample is too old to stand for now."""
+    limit = max(STALE_AFTER_S, 3 * ui.interval_s)
+    return ui.live and not ui.paused and now - snapshot.at > limit

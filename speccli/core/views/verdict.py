@@ -1,0 +1,205 @@
+"""The first line of the screen: is speculation on, and is it right?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from speccli.core.stats.snapshot import EngineSnapshot, Snapshot
+from speccli.core.views.format import duration, hundredths, ratio
+from speccli.core.views.state import RANK, Finding, UiState, subject_name
+from speccli.core.views.text import Line, Span, clean, glyph, line, wrap
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the screen concludes."""
+
+    severity: str
+    """`ok`, `warning`, `critical` or `unknown`."""
+    word: str
+    text: str
+    """What is known, with the outlier's name."""
+    action: str = ""
+    """What to do; empty where nothing is."""
+    more: int = 0
+    """Further findings that are warnings or worse."""
+
+
+def verdict(
+    snapshot: Snapshot | None, findings: Sequence[Finding], ui: UiState, now: float
+) -> Verdict:
+    """The one sentence, worst first."""
+    if snapshot is None:
+        return _nothing_yet(ui)
+    if not snapshot.engines and snapshot.pooled is None:
+        return Verdict("unknown", "UNKNOWN", _no_engines(ui), "check the address and --help")
+    grave = sorted(
+        (f for f in findings if f.severity in ("critical", "warning")),
+        key=lambda f: (RANK[f.severity], f.subject == "fleet" and len(snapshot.engines) > 1),
+    )
+    if not snapshot.fresh and snapshot.pooled is None:
+        return _dark(snapshot, ui)
+    if grave:
+        return _found(grave, snapshot, now)
+    troubled = [e for e in snapshot.engines if e.state not in ("ok", "no-traffic")]
+    if troubled:
+        return _troubled(troubled, snapshot)
+    low = [e for e in snapshot.engines if e.low_since is not None]
+    if low:
+        return _low(low, snapshot)
+    return _fine(snapshot)
+
+
+def verdict_lines(said: Verdict, width: int, rows: int) -> list[Line]:
+    """The verdict in exactly `rows` rows: what is known, then what to do."""
+    more = f"  +{said.more} more (a)" if said.more else ""
+    head = line(glyph(said.severity), " ", Span(said.word, said.severity), "  ")
+    indent = len(said.word) + 4 if width >= 60 else 2
+    first_room = width - len(said.word) - 4
+    room = rows - (1 if said.action and rows > 1 else 0)
+    body = _body(said.text + more, first_room, width - indent, room)
+    lines = [line(*head, body[0])]
+    lines += [line(" " * indent, text) for text in body[1:]]
+    if said.action and len(lines) < rows:
+        lines += _action(said.action, width, indent, rows - len(lines))
+    return (lines + [()] * rows)[:rows]
+
+
+def _body(text: str, first: int, rest: int, rows: int) -> list[str]:
+    head = wrap(text, first, 1 if rows == 1 else 99)
+    if rows == 1 or len(head) == 1:
+        return head[:1]
+    left = text[len(head[0]) :].strip()
+    return [head[0], *wrap(left, rest, rows - 1)]
+
+
+def _action(action: str, width: int, indent: int, rows: int) -> list[Line]:
+    texts = wrap(action, width - indent - 2, rows)
+    marks = ["→ ", *["  "] * (len(texts) - 1)]
+    return [
+        line(" " * indent, Span(mark, "key"), text) for mark, text in zip(marks, texts, strict=True)
+    ]
+
+
+def _nothing_yet(ui: UiState) -> Verdict:
+    where = clean(_several(ui.targets)) if ui.targets else "the source"
+    if ui.stopped is not None:
+        return Verdict("unknown", "UNKNOWN", f"nothing was read from {where}")
+    if ui.trouble is not None:
+        return Verdict(
+            "unknown", "UNKNOWN", clean(ui.trouble), "it is tried again by itself; R tries now"
+        )
+    return Verdict("unknown", "WAITING", f"asked {where}; no answer yet")
+
+
+def _no_engines(ui: UiState) -> str:
+    return f"no engine at {clean(_several(ui.targets))}" if ui.targets else "no engine found"
+
+
+def _several(names: Sequence[str], most: int = 2) -> str:
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _dark(snapshot: Snapshot, ui: UiState) -> Verdict:
+    """No engine can be read now: what is known, what was tried, what to do."""
+    reasons = Counter(clean(e.reason or e.state) for e in snapshot.engines)
+    reason, times = reasons.most_common(1)[0]
+    first = next(e for e in snapshot.engines if clean(e.reason or e.state) == reason)
+    total = len(snapshot.engines)
+    who = first.target if total == 1 else f"none of {total} engines can be read; {first.target}"
+    others = f" (and {total - times} for other reasons)" if times < total else ""
+    if any(e.state == "stale" for e in snapshot.engines):
+        return Verdict(
+            "warning", "STALE", f"{who}: {reason}{others}", "numbers below are the last ones read"
+        )
+    return Verdict("unknown", "UNKNOWN", f"{who}: {reason}{others}", _advice(reason))
+
+
+_ADVICE = (
+    (("AUTH", "401", "403"), "give --token, --cert or SPECCTL_TOKEN, or ask the server itself"),
+    (("404", "redirect"), "the address should be the server's root; /metrics is added to it"),
+    (("refused", "reset"), "is the server up, and this its port? (port-forward, --port)"),
+    (("not found", "resolve", "name"), "is the host's name right, seen from this machine?"),
+    (("within", "time", "deadline"), "is there a route to it? a firewall drops without a word"),
+    (("certificate", "TLS", "SSL"), "give --ca-file, or use the name the certificate is for"),
+    (("none of an engine", "not a metrics"), "this page is another program's: check the port"),
+    (("empty",), "the server answers with nothing: is it still loading its model?"),
+)
+
+
+def _advice(reason: str) -> str:
+    for words, advice in _ADVICE:
+        if any(word in reason for word in words):
+            return advice
+    return "it is tried again by itself, more slowly while nothing answers; R tries now"
+
+
+def _found(grave: Sequence[Finding], snapshot: Snapshot, now: float) -> Verdict:
+    worst = grave[0]
+    fleet = worst.subject == "fleet"
+    subject = "" if fleet and len(snapshot.engines) > 1 else subject_name(worst.subject) + "  "
+    parts = [f"{clean(subject)}{clean(worst.evidence)}"]
+    if worst.since is not None and now - worst.since >= 60 and "for " not in worst.evidence:
+        parts.append(f"for {duration(now - worst.since)}")
+    whole = snapshot.fleet.acceptance_rate.value
+    if not fleet and "ACCEPTANCE" in worst.code and whole is not None:
+        parts.append(f"fleet {ratio(whole)}")
+    if worst.cause:
+        parts.append(clean(worst.cause))
+    return Verdict(
+        worst.severity,
+        worst.severity.upper(),
+        "; ".join(parts),
+        clean(worst.action),
+        len(grave) - 1,
+    )
+
+
+def _troubled(troubled: Sequence[EngineSnapshot], snapshot: Snapshot) -> Verdict:
+    order = {"down": 0, "missing": 1, "stale": 2, "partial": 3}
+    worst = min(troubled, key=lambda e: order[e.state])
+    severity = "warning"
+    text = f"{clean(worst.name)} is {worst.state}: {clean(worst.reason or 'no reason given')}"
+    fine = len(snapshot.engines) - len(troubled)
+    text += f"; {fine} of {len(snapshot.engines)} engines ok"
+    advice = _advice(worst.reason or "") if worst.state in ("down", "missing") else ""
+    return Verdict(severity, severity.upper(), text, advice, len(troubled) - 1)
+
+
+def _low(low: Sequence[EngineSnapshot], snapshot: Snapshot) -> Verdict:
+    worst = min(low, key=lambda e: e.low_since or 0.0)
+    rate = worst.metrics.acceptance_rate.value
+    whole = snapshot.fleet.acceptance_rate.value
+    text = f"{clean(worst.name)} accepts {ratio(rate) if rate is not None else 'too little'}"
+    text += f", under the floor for {duration(snapshot.at - (worst.low_since or snapshot.at))}"
+    if whole is not None and len(snapshot.engines) > 1:
+        text += f"; fleet {ratio(whole)}"
+    return Verdict("warning", "WARNING", text, "enter shows the engine", len(low) - 1)
+
+
+def _fine(snapshot: Snapshot) -> Verdict:
+    engines = snapshot.engines
+    total = snapshot.pooled_engines or len(engines)
+    if engines and all(e.state == "no-traffic" for e in engines):
+        many = f"all {total} engines answer" if total > 1 else f"{clean(engines[0].name)} answers"
+        text = f"{many}, and no request has run in the window"
+        advice = "send it a request, widen the window (w), or look at what routes to it"
+        return Verdict("unknown", "NO TRAFFIC", text, advice)
+    fleet = snapshot.fleet
+    rate, length = fleet.acceptance_rate, fleet.acceptance_length
+    if rate.value is None or length.value is None:
+        text = "requests run, and whether speculation helps them is not known: "
+        if engines and all(e.method == "none" for e in engines):
+            text = "speculation is off: "
+        text += clean(rate.reason or length.reason or "")
+        return Verdict("unknown", "NO SPECULATION" if "off" in text else "UNKNOWN", text)
+    since = " since the process started" if snapshot.subject.pool.since_start else ""
+    drafting = sum(e.state == "ok" for e in engines) if snapshot.pooled is None else total
+    text = (
+        f"speculation is on: {drafting} of {total} engine{'s' if total != 1 else ''} drafting, "
+        f"{ratio(rate.value)} accepted, {hundredths(length.value)} tokens a draft{since}"
+    )
+    return Verdict("ok", "OK", text)
