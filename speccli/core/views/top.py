@@ -35,7 +35,7 @@ from speccli.core.views.text import (
 )
 from speccli.core.views.verdict import Verdict, verdict, verdict_lines
 
-__all__ = ["Block", "TopView", "UiState", "build_view"]
+__all__ = ["Block", "TopView", "UiState", "build_view", "frame_rows"]
 
 NARROW = 76
 """Columns under which panels stand on one another rather than side by side."""
@@ -123,7 +123,7 @@ def build_view(
     snapshot: Snapshot | None, ui: UiState, now: float, findings: Sequence[Finding] = ()
 ) -> TopView:
     """The screen for what is known (`None`: nothing yet) as of `now`, Unix seconds."""
-    banner = _banner(snapshot, ui, now)
+    banner = _banner(snapshot, ui)
     known = len(snapshot.engines) if snapshot is not None else 0
     rows = plan(ui.width, ui.height, 1 if banner else 0, known)
     said = verdict(snapshot, findings, ui, now)
@@ -146,6 +146,13 @@ def build_view(
         blocks.append(Block("spare", ((),) * spare))
     blocks.append(Block("keys", (keys(ui),)))
     return TopView(tuple(blocks), said, names, names[at] if names else None, first, rows.engines)
+
+
+def frame_rows(snapshot: Snapshot | None, ui: UiState, now: float) -> tuple[Line, ...]:
+    """The first rows of every page: the header, and the banner while there is one."""
+    banner = _banner(snapshot, ui)
+    rows = [_header(snapshot, ui, now), *([banner] if banner else [])]
+    return spread(rows, ui.width)
 
 
 def _data_blocks(
@@ -245,7 +252,7 @@ def _age(snapshot: Snapshot | None, ui: UiState, now: float) -> Line:
     return line(Span(f"{window} ▸ {duration(age):>4} ago", "dim"))
 
 
-def _banner(snapshot: Snapshot | None, ui: UiState, now: float) -> Line | None:
+def _banner(snapshot: Snapshot | None, ui: UiState) -> Line | None:
     if ui.stopped is not None:
         text = f"polling stopped: {clean(ui.stopped)}"
         return line(glyph("critical"), " ", Span(text, "critical"))

@@ -1,0 +1,111 @@
+"""Style words to terminal styles, for what this terminal can show.
+
+The background is always the terminal's own: dark or light is its owner's choice, and a painted one
+is what collapses to black or navy where OpenSSH did not forward COLORTERM. With 256 colours the
+hues are of middle brightness, legible on both; with 16 they are the terminal's own; with none there
+is bold, dim and reverse, and words and glyphs carry every state anyway.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Literal
+
+from rich.style import Style
+
+Depth = Literal["256", "16", "mono"]
+
+_PLAIN_TERMS = frozenset({"dumb", "unknown", "vt52", "vt100", "vt102", "vt220", "vt320"})
+_ASCII_TERMS = _PLAIN_TERMS | {"linux"}
+
+_ASCII = str.maketrans(
+    {
+        **dict(zip("●▲✖○—–─│┤·▸▴▾→…", "*!Xo---|+.>^v>.", strict=True)),
+        **dict(zip("“”−×↑↓←→", '""-x^v<>', strict=True)),
+        **dict(zip("▁▂▃▄▅▆▇█", "__..oo##", strict=True)),
+        **dict(zip("▏▎▍▌▋▊▉", "   ####", strict=True)),
+    }
+)
+"""One cell for one cell."""
+
+_COLOURS: dict[Depth, dict[str, str]] = {
+    "256": {
+        "ok": "color(71)",
+        "good": "color(71)",
+        "warning": "bold color(172)",
+        "bad": "color(172)",
+        "critical": "bold color(167)",
+        "unknown": "color(103)",
+        "stale": "color(245) italic",
+        "dim": "color(245)",
+        "label": "color(245)",
+        "source": "color(245)",
+        "chart": "color(67)",
+        "key": "bold color(67)",
+    },
+    "16": {
+        "ok": "green",
+        "good": "green",
+        "warning": "bold yellow",
+        "bad": "yellow",
+        "critical": "bold red",
+        "unknown": "cyan",
+        "stale": "dim italic",
+        "dim": "dim",
+        "label": "dim",
+        "source": "dim",
+        "chart": "cyan",
+        "key": "bold cyan",
+    },
+    "mono": {
+        "ok": "",
+        "good": "",
+        "warning": "bold",
+        "bad": "bold",
+        "critical": "bold",
+        "unknown": "",
+        "stale": "dim",
+        "dim": "dim",
+        "label": "dim",
+        "source": "dim",
+        "chart": "",
+        "key": "bold",
+    },
+}
+_ALL = {"": "", "head": "bold", "badge": "bold reverse", "note": "bold"}
+
+
+class Palette:
+    """The styles of one terminal."""
+
+    def __init__(self, depth: Depth = "16", *, ascii_only: bool = False) -> None:
+        """`ascii_only`: the terminal's font has no marks or blocks."""
+        self.depth = depth
+        self._table = _ASCII if ascii_only else None
+        words = {**_ALL, **_COLOURS[depth]}
+        self._styles = {word: Style.parse(text) for word, text in words.items()}
+        reverse = Style(reverse=True)
+        for word, style in list(self._styles.items()):
+            kept = style if word in ("warning", "critical") else Style(bold=style.bold)
+            self._styles[f"selected {word}".strip()] = kept + reverse
+
+    def style(self, word: str) -> Style:
+        """The terminal style of a style word."""
+        return self._styles[word]
+
+    def text(self, text: str) -> str:
+        """The text in characters this terminal has."""
+        return text if self._table is None else text.translate(self._table)
+
+
+def palette_for(environ: Mapping[str, str] | None = None, *, ansi: bool = False) -> Palette:
+    """What the environment says of the terminal; `ansi`: its own 16 colours and no others."""
+    env = os.environ if environ is None else environ
+    term = env.get("TERM", "").lower()
+    depth: Depth = "16"
+    if env.get("NO_COLOR") or term in _PLAIN_TERMS:
+        depth = "mono"
+    elif not ansi and ("256" in term or "truecolor" in term or env.get("COLORTERM")):
+        depth = "256"
+    return Palette(depth, ascii_only=term in _ASCII_TERMS)
