@@ -355,7 +355,8 @@ def _engine_plan(
                 buckets.setdefault(role.field, {}).setdefault(bound, []).append(i)
         else:
             (sums if role.part == "sum" else counts).setdefault(role.field, []).append(i)
-        sources[role.field] = raw.series.name.removesuffix("_bucket")
+        suffix = "" if role.part in {"counter", "gauge"} else f"_{role.part}"
+        sources[role.field] = raw.series.name.removesuffix(suffix)
     order, ladders, slots = _arrange(counters, buckets, sums, counts)
     first = [indexes[0] for indexes in slots]
     models = {raws[i].series.labels.get("model_name"): None for i in members}
