@@ -73,10 +73,11 @@ def _impossible(pool: Pool, slack: float) -> Iterator[str]:
     if accepted is not None and accepted[0] > accepted[1]:
         yield f"accepted {accepted[0]:,.0f} of {accepted[1]:,.0f} draft tokens"
     drafted = pool.sums("draft_tokens", "drafts")
-    if drafted is not None and 0 < pool.positions * drafted[1] + slack < drafted[0]:
-        yield f"{drafted[0]:,.0f} draft tokens in {drafted[1]:,.0f} drafts of {pool.positions}"
+    k = pool.positions
+    if drafted is not None and k and drafted[0] > k * drafted[1] + slack:
+        yield f"{drafted[0]:,.0f} draft tokens in {drafted[1]:,.0f} drafts of {k}"
     before, what = pool.sums("drafts"), "drafts"
-    for i in range(pool.positions):
+    for i in range(k):
         here = pool.sums(f"accepted_at:{i}")
         if here is not None and before is not None and here[0] > before[0] + slack:
             yield f"position {i} accepted {here[0]:,.0f} of {before[0]:,.0f} {what}"
