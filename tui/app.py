@@ -51,7 +51,7 @@ def _no_findings(_: Snapshot) -> Sequence[Finding]:
 class TopApp(App[None]):
     """The live screen."""
 
-    CSS_PATH = "specctl.tcss"
+    CSS_PATH = Path(__file__).with_name("specctl.tcss")
     ENABLE_COMMAND_PALETTE: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings.APP,
@@ -107,7 +107,7 @@ class TopApp(App[None]):
     def on_load(self) -> None:
         """Before the terminal is touched: how to give it back whole."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             try:
                 loop.add_signal_handler(number, self._end, 128 + number)
             except (NotImplementedError, RuntimeError, ValueError):
@@ -130,6 +130,15 @@ class TopApp(App[None]):
 
     def _end(self, code: int) -> None:
         self.exit(return_code=code)
+
+    @property
+    def bug(self) -> BaseException | None:
+        """The exception that ended the screen; None where none did."""
+        return self._exception
+
+    def _fatal_error(self) -> None:
+        """Leave without a traceback on the terminal: `run_top` raises the bug to its caller."""
+        self._close_messages_no_wait()
 
     def on_resize(self, event: Resize) -> None:
         """The layout follows the size, nothing else."""
@@ -359,6 +368,9 @@ def run_top(
         clock: The time ages are told against.
         title: What is watched, as the reader calls it.
         ansi: Only the terminal's own 16 colours.
+
+    Raises:
+        Exception: a bug ended the screen; the terminal has been given back by then.
     """
     app = TopApp(
         poller if isinstance(poller, Poller) else poller(),
@@ -369,4 +381,6 @@ def run_top(
         palette=palette_for(ansi=ansi),
     )
     app.run(mouse=False)
+    if app.bug is not None:
+        raise app.bug
     return app.return_code or 0

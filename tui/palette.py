@@ -87,8 +87,7 @@ class Palette:
         self._styles = {word: Style.parse(text) for word, text in words.items()}
         reverse = Style(reverse=True)
         for word, style in list(self._styles.items()):
-            kept = style if word in ("warning", "critical") else Style(bold=style.bold)
-            self._styles[f"selected {word}".strip()] = kept + reverse
+            self._styles[f"selected {word}".strip()] = Style(bold=style.bold) + reverse
 
     def style(self, word: str) -> Style:
         """The terminal style of a style word."""

@@ -33,7 +33,7 @@ BLOCKS = (
 
 
 class TopScreen(Screen[None]):
-    """Everything at a glance."""
+    """Everything at a glance. Until the cursor is moved it stays on top, where the trouble is."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings.TOP
     app: TopApp
@@ -54,7 +54,7 @@ class TopScreen(Screen[None]):
         app = self.app
         view = build_view(app.shown, app.ui, app.now(), app.findings)
         self.view = view
-        app.ui = replace(app.ui, first=view.first, selected=view.selected)
+        app.ui = replace(app.ui, first=view.first)
         for name in BLOCKS:
             self.query_one(f"#{name}", Lines).show(view.block(name))
 

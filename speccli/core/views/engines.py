@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from speccli.core.stats.increase import Increase
+from speccli.core.stats.measures import larger, queue_backlog_ms, queue_observed_ms
 from speccli.core.stats.snapshot import EngineSnapshot, Snapshot
 from speccli.core.views import format as fmt
 from speccli.core.views.state import RANK, Finding, UiState, severity_of
@@ -141,7 +142,8 @@ def _batch(engine: EngineSnapshot) -> float | None:
 
 
 def _wait(engine: EngineSnapshot) -> float | None:
-    value = engine.metrics.queue_wait_ms.value
+    subject = engine.subject
+    value = larger(queue_observed_ms(subject), queue_backlog_ms(subject)).value
     return None if value is None else -round(value)
 
 
@@ -161,17 +163,17 @@ _WORTH: dict[str, Callable[[EngineSnapshot], float | None]] = {
 """The troubled end comes first: low acceptance, long waits, large batches, much output."""
 
 
-def fitting(width: int) -> tuple[tuple[Column, ...], int]:
-    """The columns there is room for, and the width of the name."""
-    room = width - 2 - STATE_WIDTH - 1 - _NAME_LEAST
+def fitting(width: int, longest: int) -> tuple[tuple[Column, ...], int]:
+    """The columns there is room for, and the width of the name (`longest`: of any engine)."""
+    name_width = min(longest, _NAME_MOST, max(_NAME_LEAST, width // 4))
+    room = width - 2 - STATE_WIDTH - 1 - name_width
     kept: set[str] = set()
     for column in sorted(COLUMNS, key=lambda c: c.priority):
         if column.width > room:
             break
         kept.add(column.title)
         room -= column.width
-    shown = tuple(column for column in COLUMNS if column.title in kept)
-    return shown, min(_NAME_MOST, _NAME_LEAST + max(0, room))
+    return tuple(c for c in COLUMNS if c.title in kept), name_width
 
 
 def window_of(names: Sequence[str], ui: UiState, rows: int) -> tuple[int, int]:
@@ -196,7 +198,8 @@ def table(
     rows: int,
 ) -> list[Line]:
     """A title, a head and exactly `rows` rows."""
-    shown, name_width = fitting(ui.width)
+    longest = max((len(e.name) for e in snapshot.engines), default=_NAME_LEAST)
+    shown, name_width = fitting(ui.width, max(longest, 6))
     first, at = window_of([e.name for e in ordered], ui, rows)
     lines = [_title(ordered, snapshot, ui, first, rows), _head(shown, name_width, ui)]
     for i, engine in enumerate(ordered[first : first + rows], first):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import fields
 
@@ -136,7 +137,20 @@ def reasons(snapshot: Snapshot | None, names: Sequence[str]) -> list[tuple[str, 
                 _add(found, f"{label} is not told by the engine's metrics", engine.name, label)
     if snapshot.unbinned is not None:
         _add(found, snapshot.unbinned, "fleet", "p99 by batch size")
-    return [(clean(why), _where(places)) for why, places in found.items()]
+    return [(clean(why), _where(places)) for why, places in _alike(found).items()]
+
+
+def _alike(found: dict[str, dict[str, list[str]]]) -> dict[str, dict[str, list[str]]]:
+    """Reasons that differ in a count only, as one."""
+    first: dict[str, str] = {}
+    joined: dict[str, dict[str, list[str]]] = {}
+    for why, places in found.items():
+        shape = re.sub(r"^[\d,.]+", "#", why)
+        told = first.setdefault(shape, why)
+        for who, labels in places.items():
+            known = joined.setdefault(told, {}).setdefault(who, [])
+            known += [label for label in labels if label not in known]
+    return joined
 
 
 def _collect(found: dict[str, dict[str, list[str]]], who: str, metrics: object) -> None:

@@ -11,6 +11,7 @@ from speccli.core.stats.snapshot import BatchRow, Snapshot, TrailPoint
 from speccli.core.values import Latency, Number
 from speccli.core.views import charts
 from speccli.core.views import format as fmt
+from speccli.core.views.status import BATCH_P99_MIN_N
 from speccli.core.views.text import Line, Span, beside, clean, columns, fit, line, rule, width_of
 
 _LABEL = 13
@@ -226,7 +227,9 @@ def _batch_row(name: str, cells: Sequence[Span], width: int) -> Line:
 def _p99(row: BatchRow | None, which: str) -> Span:
     buckets = None if row is None else getattr(row, which)
     return (
-        Span("·", "dim") if buckets is None else fmt.quantile(quantile_of(buckets, 0.99), cell=True)
+        Span("·", "dim")
+        if buckets is None
+        else fmt.quantile(quantile_of(buckets, 0.99, min_n=BATCH_P99_MIN_N), cell=True)
     )
 
 

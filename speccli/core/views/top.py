@@ -258,8 +258,6 @@ def _banner(snapshot: Snapshot | None, ui: UiState) -> Line | None:
         return line(glyph("critical"), " ", Span(text, "critical"))
     if ui.trouble is not None and snapshot is not None:
         return line(glyph("warning"), " ", Span(clean(ui.trouble), "warning"), "; trying again")
-    if ui.paused:
-        return line(Span("paused: the screen is held, data goes on; p resumes", "warning"))
     if snapshot is not None and snapshot.note:
         return line(Span(clean(snapshot.note), "dim"))
     return None
@@ -320,7 +318,11 @@ def keys(ui: UiState) -> Line:
     if ui.note:
         return fit(line(Span(short(clean(ui.note), ui.width), "note")), ui.width)
     parts: list[Span] = []
-    for key, word in _KEYS:
+    if ui.paused:
+        parts = [Span("paused: the screen is held, data goes on  ", "warning")]
+    for key, word in (("p", "resume"), *_KEYS) if ui.paused else _KEYS:
+        if ui.paused and word == "pause":
+            continue
         pair = [Span(key, "key"), Span(f" {word}  ", "dim")]
         if width_of((*parts, *pair)) - 2 > ui.width:
             break

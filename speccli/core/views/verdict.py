@@ -200,6 +200,6 @@ def _fine(snapshot: Snapshot) -> Verdict:
     drafting = sum(e.state == "ok" for e in engines) if snapshot.pooled is None else total
     text = (
         f"speculation is on: {drafting} of {total} engine{'s' if total != 1 else ''} drafting, "
-        f"{ratio(rate.value)} accepted, {hundredths(length.value)} tokens a draft{since}"
+        f"{ratio(rate.value)} accepted, AL {hundredths(length.value)}{since}"
     )
     return Verdict("ok", "OK", text)
