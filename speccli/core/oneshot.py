@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from speccli.core.findings import evaluate
 from speccli.core.findings.base import Finding
@@ -56,6 +56,8 @@ async def ask(
     finally:
         await poller.source.aclose()
     note = poller.source.recording.note if isinstance(poller.source, ReplaySource) else None
+    if note:
+        snapshot = replace(snapshot, note=note)
     return Answer(snapshot, evaluate(snapshot, opened.thresholds), note)
 
 

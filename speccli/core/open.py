@@ -41,6 +41,7 @@ def thresholds_of(settings: Settings) -> Thresholds:
     """
     usual = Thresholds()
     return Thresholds(
+        expect_speculation=False if settings.method == "none" else None,
         acceptance_floor=usual.acceptance_floor if settings.floor is None else settings.floor,
         hold_s=seconds(settings.hold, what="--hold") if settings.hold else usual.hold_s,
         queue_wait_ms=settings.queue_wait_ms,

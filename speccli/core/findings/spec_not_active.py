@@ -150,7 +150,7 @@ def _finding(
 
 def _told_none(engine: EngineSnapshot | None) -> bool:
     """Whether the server itself says so; the absence of its series says nothing of intent."""
-    return engine is not None and engine.method == "none" and getattr(engine, "method_told", False)
+    return engine is not None and engine.method == "none" and engine.method_told
 
 
 def _release(version: str | None) -> tuple[int, ...] | None:

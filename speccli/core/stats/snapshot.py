@@ -58,6 +58,8 @@ class EngineSnapshot:
     model: str | None = None
     version: str | None = None
     method: str = "unknown"
+    method_told: bool = False
+    """Whether the server or the operator named the method, rather than missing series."""
     k: int | None = None
     """Draft tokens per step the engine was started with; None where not told."""
     draft: str | None = None

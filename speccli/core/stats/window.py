@@ -133,6 +133,7 @@ class Window:
         )
         if not reading.engines:
             word, why = reading.word or "MISSING", reading.reason or "no metrics"
+            why += f" ({scrape.note})" if scrape.note else ""
             self._failed(scrape, target, f"{word}: {why}", answered=True)
             return []
         if target.failure is not None:
@@ -182,6 +183,7 @@ class Window:
             model=last.model,
             version=target.info.get("version") or last.version,
             method=self._method(last, target),
+            method_told=bool(target.info.get("method") or self.settings.method),
             k=target.info.get("k") or k,
             draft=target.info.get("draft"),
             at=last.at,
