@@ -19,8 +19,8 @@ WITHIN = 0.03
 MEASURED = (0.544, 0.345, 0.226)
 """Acceptance of SmolLM2's head on these questions: measured with this harness, so it notices a
 change and proves nothing. The proof is a run over 100 HumanEval prompts, which gave the published
-counts to the token (see the head's README). Eight questions are few: single ones lie between .32 and
-.80. The five points are for CPUs that round bf16 differently, where an answer may turn elsewhere.
+counts to the token (see the head's README). Eight questions are few: single ones lie between .32
+and .80. The five points are for CPUs that round bf16 differently, where answers may differ.
 """
 
 QUESTIONS = [
