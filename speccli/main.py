@@ -91,7 +91,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-COMMANDS = ("top", "status", "record", "replay", "sim", "demo")
+COMMANDS = ("top", "status", "record", "replay", "cost", "doctor", "sim", "demo")
 """One file of speccli.commands each, in the order that `--help` shows them."""
 
 
