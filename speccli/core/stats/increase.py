@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -68,6 +68,9 @@ class Pool:
     A ratio is formed from the engines that expose all of its terms: an engine without
     speculation must not add tokens to the numerator of one that has it.
     """
+
+    absent: Mapping[str, str] = {}
+    """Why a histogram is not there although the engines export it, by field."""
 
     def __init__(self, increases: Iterable[Increase]) -> None:
         """`increases`: one per engine."""

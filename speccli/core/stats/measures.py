@@ -302,6 +302,8 @@ def _cost(pricing: Pricing, engines: int, rate: Number) -> Number:
 def _absent(subject: Subject, field: str) -> str:
     if not subject.pool.members:
         return "no data in the window"
+    if field in subject.pool.absent:
+        return subject.pool.absent[field]
     if field in {"drafts", "draft_tokens", "accepted_tokens"} and not subject.speculating:
         return "no speculation metrics: speculation is off"
     return adapter_named(subject.kind).why_absent(field)
