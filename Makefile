@@ -20,7 +20,7 @@ LOCK := --quiet --constraint requirements/constraints.in --universal --python-ve
 
 step = @printf '\n== %s\n' '$(1)'
 
-.PHONY: help env demo check test format-check lint types contracts unit vllm bench fmt lock clean
+.PHONY: help env demo check test format-check lint types contracts unit vllm bench fmt rules lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -98,6 +98,9 @@ bench: $(VENV)/.dev ## the benchmarks, side by side with other tools
 fmt: $(VENV)/.dev ## format and fix what can be fixed
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format .
+
+rules: $(VENV)/.run ## write manifests/monitoring/recording-rules.yaml anew
+	@$(BIN)/python scripts/recording_rules.py
 
 lock: $(VENV)/.uv ## write requirements/*.txt anew from pyproject.toml
 	@$(UV) pip compile $(LOCK) pyproject.toml --group build -o requirements/run.txt >/dev/null

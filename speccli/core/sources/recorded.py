@@ -1,0 +1,96 @@
+"""What specctl's recording rules record, and how it is asked for.
+
+`make rules` writes manifests/monitoring/recording-rules.yaml from here. A fleet's series are
+summed once every 30 s instead of at every look; the numbers are the same within what a window that
+moves in steps of 30 s allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from speccli.core.engines.base import Adapter
+from speccli.core.engines.registry import ADAPTERS
+from speccli.core.sources.promql import (
+    INFO,
+    LEVEL,
+    RULE_INTERVAL_S,
+    RULE_WINDOW_S,
+    RULES_VERSION,
+    Fleet,
+    Matcher,
+    Selector,
+    duration,
+)
+
+_HEAD = """\
+# Recording rules of specctl: speculation, latency and load, summed by namespace and model.
+# Written by `make rules` from speccli/core/sources/recorded.py; do not edit.
+# `specctl --prometheus` uses them when they are there, and asks the same expressions otherwise.
+"""
+
+
+def recorded(selector: Selector, kind: str, window_s: float) -> str:
+    """Everything the rules recorded of a kind of engine: growth per second, and gauges."""
+    kind_is = Matcher("engine_kind", "=", kind)
+    rates = selector.braces(Matcher("__name__", "=~", "specctl:.+:rate2m"), kind_is)
+    now = selector.braces(Matcher("__name__", "=~", "specctl:.+:(sum|max|count)"), kind_is)
+    by = "sum by (slot,position,le)"
+    if window_s > RULE_WINDOW_S:
+        # A rate at t speaks of the two minutes before it: the mean of the rates of a window less
+        # two minutes speaks of the window. Series that were not there all the time count as zero.
+        span = duration(window_s - RULE_WINDOW_S)
+        times = f"scalar(max(count_over_time({INFO}[{span}])))"
+        rates = f"sum_over_time({rates}[{span}]) / {times}"
+    largest = selector.braces(Matcher("__name__", "=~", "specctl:.+:max"), kind_is)
+    return f"max by (slot) ({largest}) or {by} ({rates}) or {by} ({now})"
+
+
+def recorded_window(window_s: float) -> float:
+    """The window nearest to `window_s` that the rules can answer for."""
+    return window_s if window_s >= RULE_WINDOW_S + 2 * RULE_INTERVAL_S else RULE_WINDOW_S
+
+
+def recording_rules() -> dict[str, Any]:
+    """The rules file."""
+    info = {"record": INFO, "expr": "vector(1)", "labels": {"version": RULES_VERSION}}
+    groups: list[dict[str, Any]] = [{"name": "specctl", "rules": [info]}]
+    for adapter in ADAPTERS:
+        fleet = Fleet(adapter, op="rate", by=LEVEL)
+        counters = [*fleet.speculation(), *fleet.work()]
+        groups.append({"name": f"specctl-{adapter.kind}", "rules": _rules(adapter, counters)})
+        for histogram in adapter.histograms:
+            name = f"specctl-{adapter.kind}-{histogram.field}"
+            rules = _rules(adapter, [*fleet.buckets(histogram)])
+            groups.append({"name": name, "rules": rules})
+    return {"groups": [{**group, "interval": duration(RULE_INTERVAL_S)} for group in groups]}
+
+
+def _rules(adapter: Adapter, parts: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
+    fields = {histogram.field for histogram in adapter.histograms}
+    rules = []
+    for slot, expression in parts:
+        name = f"{slot}_bucket" if slot in fields else slot.replace(".", "_")
+        if slot.endswith(".series"):
+            name, op = f"{slot.removesuffix('.series')}_bucket", "count"
+        elif slot in {"running", "waiting"}:
+            name, op = f"requests_{slot}", "sum"
+        else:
+            op = "max" if slot == "kv_cache_usage" else f"rate{RULE_WINDOW_S / 60:.0f}m"
+        rules.append(
+            {
+                "record": f"specctl:{name}:{op}",
+                "expr": expression,
+                "labels": {"slot": slot, "engine_kind": adapter.kind},
+            }
+        )
+    return rules
+
+
+def rules_text() -> str:
+    """The rules file as it lies in manifests/monitoring/."""
+    import yaml
+
+    text = yaml.safe_dump(recording_rules(), sort_keys=False, width=100, allow_unicode=True)
+    return f"{_HEAD}{text}"
