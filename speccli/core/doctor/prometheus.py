@@ -67,6 +67,7 @@ async def _unreached(api: PrometheusApi, access: Access, deadline_s: float) -> C
 
 
 async def _asked(api: PrometheusApi, selector: str | None) -> AsyncIterator[Check]:
+    await api.query("vector(0)")  # the client's first question also loads it and connects
     sent = time.time()
     began = time.monotonic()
     probe = await api.query("vector(time())")
