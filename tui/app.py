@@ -10,6 +10,7 @@ and every action here has a key.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -231,6 +232,9 @@ class TopApp(App[None]):
 
     def _tick(self) -> None:
         """Ages go on where data does not."""
+        if not self.is_headless and _hung_up():
+            self._end(128 + signal.SIGHUP)
+            return
         now = self.now()
         if self.ui.note is not None and now >= self._note_until:
             self.change(note=None)
@@ -340,9 +344,18 @@ class TopApp(App[None]):
         try:
             path.write_text(self.export_screenshot(title="specctl top"), encoding="utf-8")
         except OSError as error:
-            self.say(f"no picture: {path}: {error.strerror}")
+            self.say(f"no picture: {error.strerror}: {path}")
         else:
             self.say(f"picture: {path}")
+
+
+def _hung_up() -> bool:
+    """Whether the terminal is gone: a parent that ignores SIGHUP keeps the signal from us."""
+    try:
+        os.tcgetpgrp(0)
+    except OSError:
+        return True
+    return False
 
 
 def _targets_of(poller: Poller | None) -> Sequence[str]:

@@ -211,7 +211,7 @@ def _numbers(engine: EngineSnapshot, width: int) -> list[Line]:
         rows += _with_sources(head, number, engine, fields, width) if known else [head]
     rows.append(rule("latency", width, "the bucket each quantile lies in"))
     for label, name, field in _LATENCIES:
-        rows.append(_latency(label, getattr(metrics, name), engine, field))
+        rows += _latency(label, getattr(metrics, name), engine.sources.get(field, ""), width)
     return rows
 
 
@@ -234,17 +234,20 @@ def _family(name: str) -> str:
     return name.removesuffix("_sum").removesuffix("_count")
 
 
-def _latency(label: str, value: Latency, engine: EngineSnapshot, field: str) -> Line:
+def _latency(label: str, value: Latency, source: str, width: int) -> list[Line]:
     head = Span(label.ljust(_LABEL), "label")
     if value.p50.state == "unknown" and value.mean.value is None:
-        return line(head, fmt.UNKNOWN, Span(f"  {clean(value.p50.reason or '')}", "dim"))
+        return [line(head, fmt.UNKNOWN, Span(f"  {clean(value.p50.reason or '')}", "dim"))]
     parts: list[Span] = [head]
     for name, quantile in (("p50", value.p50), ("p95", value.p95), ("p99", value.p99)):
         text = fmt.quantile(quantile)
         parts += [Span(f"{name} ", "dim"), Span(text.text.ljust(13), text.style)]
     if value.mean.value is not None:
         parts += [Span("mean ", "dim"), Span(fmt.seconds(value.mean.value).ljust(9))]
-    return line(*parts, Span(_family(engine.sources.get(field, "")), "source"))
+    told = Span(_family(source), "source")
+    if width_of(tuple(parts)) + len(told.text) <= width:
+        return [line(*parts, told)]
+    return [line(*parts), line(" " * _LABEL, told)]
 
 
 def _events(engine: EngineSnapshot, snapshot: Snapshot, ui: UiState) -> list[Line]:

@@ -6,8 +6,10 @@ its row is looked at.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from speccli.core.stats.increase import Increase
 from speccli.core.stats.measures import larger, queue_backlog_ms, queue_observed_ms
@@ -17,6 +19,7 @@ from speccli.core.views.state import RANK, Finding, UiState, severity_of
 from speccli.core.views.text import Line, Span, clean, fit, glyph, line, middle, rule, width_of
 
 _Cell = Callable[[EngineSnapshot], Span]
+_Name = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,19 +100,26 @@ def _matches(engine: EngineSnapshot, words: Sequence[str], worst: Mapping[str, F
 
 def _sort_key(
     sort: str, worst: Mapping[str, Finding]
-) -> Callable[[EngineSnapshot], tuple[float, str]]:
+) -> Callable[[EngineSnapshot], tuple[float, _Name]]:
     """Numbers are rounded as shown, so that noise moves no row; equal ones go by name."""
     if sort == "trouble":
-        return lambda e: (RANK[severity_of(e, worst)[0]], e.name)
+        return lambda e: (RANK[severity_of(e, worst)[0]], natural(e.name))
     if sort == "name":
-        return lambda e: (0.0, e.name)
+        return lambda e: (0.0, natural(e.name))
     worth = _WORTH[sort]
 
-    def key(engine: EngineSnapshot) -> tuple[float, str]:
+    def key(engine: EngineSnapshot) -> tuple[float, _Name]:
         value = worth(engine) if engine.state in _FULL else None
-        return (float("inf") if value is None else value), engine.name
+        return (float("inf") if value is None else value), natural(engine.name)
 
     return key
+
+
+@lru_cache(maxsize=8192)
+def natural(name: str) -> _Name:
+    """The name as people count: 10.0.0.9 before 10.0.0.10."""
+    parts = re.split(r"(\d+)", name)
+    return tuple((part, 0) if i % 2 == 0 else ("", int(part)) for i, part in enumerate(parts))
 
 
 def _ratio_of(part: str, whole: str, digits: int) -> Callable[[EngineSnapshot], float | None]:

@@ -68,7 +68,7 @@ def brief(value: float) -> str:
         if value < limit:
             scaled = value / scale
             return f"{scaled:.1f}{unit}" if unit and scaled < 9.95 else f"{scaled:.0f}{unit}"
-    return f"{value / 1e9:.1f}G"
+    return f"{value / 1e9:.1f}G" if value < 9.95e9 else f"{value / 1e9:.0f}G"
 
 
 def millis(value: float) -> str:

@@ -1,0 +1,266 @@
+"""The screen's content: snapshot in, text and severities out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from speccli.core.stats.snapshot import Snapshot
+from speccli.core.values import Quantile
+from speccli.core.views import format as fmt
+from speccli.core.views.state import UiState
+from speccli.core.views.text import clean, plain, width_of
+from speccli.core.views.top import TopView, build_view
+from tests.tui.world import Found, World
+
+
+def ui(width: int = 120, height: int = 40, **rest: object) -> UiState:
+    return replace(UiState(width=width, height=height, tz=UTC), **rest)  # type: ignore[arg-type]
+
+
+def view(snapshot: Snapshot | None, state: UiState | None = None, *found: Found) -> TopView:
+    state = state or ui()
+    return build_view(snapshot, state, snapshot.at + 1 if snapshot else 0.0, found)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (40, 24), (60, 20), (30, 10)])
+def test_the_screen_fills_its_size_exactly(size: tuple[int, int]) -> None:
+    shown = view(World(5).run(70), ui(*size))
+    rows = [row for block in shown.blocks for row in block.lines]
+    assert len(rows) == size[1]
+    assert {
+        width_of(row) for block in shown.blocks if block.name != "spare" for row in block.lines
+    } == {size[0]}
+
+
+@given(st.integers(20, 260), st.integers(5, 90), st.integers(0, 4))
+@settings(max_examples=60)
+def test_no_size_breaks_the_layout(width: int, height: int, engines: int) -> None:
+    snapshot = World(engines).run(3)
+    rows = [row for block in view(snapshot, ui(width, height)).blocks for row in block.lines]
+    assert len(rows) >= min(height, 5)
+    assert all(width_of(row) in (0, width) for row in rows)
+
+
+def test_layout_stays_when_numbers_change() -> None:
+    world = World(3)
+    before = view(world.run(30))
+    world.servers[0].error = "connect refused"
+    after = view(world.run(30))
+    assert [(b.name, len(b.lines)) for b in before.blocks] == [
+        (b.name, len(b.lines)) for b in after.blocks
+    ]
+
+
+def test_healthy_fleet_is_ok_and_counted_exactly() -> None:
+    shown = view(World(3).run(70))
+    assert shown.verdict.word == "OK"
+    text = shown.text()
+    # 100 drafts of 3 tokens a second, 75 + 55 + 40 accepted
+    assert "acceptance   0.567" in text
+    assert "length (AL)  2.70  of at most 4" in text
+    assert ".75" in text
+    assert ".55" in text
+    assert ".40" in text
+    assert "tokens/step  2.70  at batch 8.7" in text
+    assert "TPOT p50/p99 10–25 ms / 10–25 ms" in text
+    assert "20 ms  observed 20 · backlog 0" in text
+
+
+def test_cost_stands_beside_the_baseline() -> None:
+    text = view(World(1).run(70)).text()
+    # 274 tokens/s at $2.50 an hour
+    assert "$/1M output  2.53  without 2.40  costs 6 % more" in text
+
+
+def test_named_outlier_with_its_finding_and_action() -> None:
+    world = World(3)
+    world.servers[1].by_position = (0.4, 0.2, 0.1)
+    shown = view(world.run(70), ui(), Found("LOW_ACCEPTANCE", "warning", "10.0.0.5:8000/0"))
+    assert shown.verdict.severity == "warning"
+    first, second = (plain(row).rstrip() for row in shown.block("verdict"))
+    assert first.startswith("▲ WARNING  10.0.0.5:8000/0 0.31 < 0.40, n 3,000; fleet 0.456")
+    assert second.strip() == "→ compare the revisions of draft and target"
+    assert shown.order[0] == "10.0.0.5:8000/0"
+    assert "▲ 10.0.0.5:8000/0 low acc" in shown.text()
+
+
+def test_gravest_finding_speaks_and_the_rest_are_counted() -> None:
+    found = (
+        Found("LOW_ACCEPTANCE", "warning", "10.0.0.4:8000/0"),
+        Found("STALLED", "critical", "10.0.0.5:8000/0", "4 waiting, none left"),
+        Found("VERSION_SKEW", "info", "fleet"),
+    )
+    shown = view(World(3).run(70), ui(), *found)
+    assert shown.verdict.word == "CRITICAL"
+    assert shown.verdict.more == 1
+    assert "+1 more (a)" in shown.text()
+
+
+def test_nothing_yet_says_whom_it_asked() -> None:
+    shown = view(None, ui(80, 24, targets=("http://10.0.0.4:8000",)))
+    assert shown.verdict.word == "WAITING"
+    assert "asked http://10.0.0.4:8000; no answer yet" in shown.text()
+    assert "acceptance   —" in shown.text()
+
+
+def test_no_traffic_is_unknown_not_zero() -> None:
+    world = World(2)
+    for server in world.servers:
+        server.busy = False
+    shown = view(world.run(70))
+    assert shown.verdict.severity == "unknown"
+    assert shown.verdict.word == "NO TRAFFIC"
+    assert "acceptance   —  no drafts in the window" in shown.text()
+    assert "0.000" not in shown.text()
+
+
+def test_one_down_shows_the_reason_in_its_row() -> None:
+    world = World(3)
+    world.run(30)
+    world.servers[2].error = "connect refused"
+    shown = view(world.run(10))
+    assert shown.verdict.severity == "warning"
+    assert "10.0.0.6:8000/0 is down: connect refused; 2 of 3 engines ok" in shown.text()
+    row = next(plain(r) for r in shown.block("engines") if "10.0.0.6" in plain(r))
+    assert row.startswith("✖ 10.0.0.6:8000/0 down")
+    assert "connect refused" in row
+
+
+@pytest.mark.parametrize(
+    ("change", "said", "advice"),
+    [
+        pytest.param(
+            {"error": "connect refused"}, "connect refused", "is the server up", id="down"
+        ),
+        pytest.param({"status": 401}, "HTTP 401", "--token", id="not-authorised"),
+        pytest.param({"status": 404}, "HTTP 404", "/metrics is added", id="wrong-url"),
+    ],
+)
+def test_sad_frames_say_what_was_tried_and_what_to_do(
+    change: dict[str, object], said: str, advice: str
+) -> None:
+    world = World(2)
+    for server in world.servers:
+        for name, value in change.items():
+            setattr(server, name, value)
+    shown = view(world.run(3))
+    assert shown.verdict.word == "UNKNOWN"
+    text = shown.text()
+    assert "none of 2 engines can be read; http://10.0.0.4:8000:" in text
+    assert said in text
+    assert advice in text
+
+
+def test_one_scrape_is_labelled_since_start() -> None:
+    shown = view(World(1).run(1))
+    assert "since start" in plain(shown.block("panels")[0])
+    assert "since the process started" in shown.verdict.text
+    assert "since start" in plain(shown.block("engines")[2])
+
+
+def test_old_data_is_dim_with_its_age() -> None:
+    snapshot = World(2).run(70)
+    shown = build_view(snapshot, ui(), snapshot.at + 42)
+    assert "STALE 42 s" in plain(shown.block("header")[0])
+    styles = {s.style for row in shown.block("panels") for s in row if s.text.strip()}
+    assert styles <= {"dim", "stale"}
+
+
+def test_paused_screen_is_not_stale() -> None:
+    snapshot = World(2).run(70)
+    shown = build_view(snapshot, ui(paused=True), snapshot.at + 42)
+    assert "PAUSED" in plain(shown.block("header")[0])
+    assert "held 42 s" in plain(shown.block("header")[0])
+    assert "STALE" not in shown.text()
+    assert "the screen is held, data goes on" in plain(shown.block("keys")[0])
+
+
+def test_simulated_is_told_in_every_width() -> None:
+    snapshot = replace(World(1).run(5), simulated=True)
+    for width in (40, 80, 200):
+        assert "SIMULATED" in plain(view(snapshot, ui(width, 24)).block("header")[0])
+
+
+def test_state_needs_no_colour() -> None:
+    world = World(2)
+    world.run(20)
+    world.servers[0].error = "connect refused"
+    rows = [plain(r) for r in view(world.run(10)).block("engines")]
+    assert any(r.startswith("✖ ") and "down" in r for r in rows)
+    assert any(r.startswith("● ") and " ok " in r for r in rows)
+
+
+@pytest.mark.parametrize("sort", ["acceptance", "tokens/step", "batch", "wait", "output", "name"])
+def test_every_sort_key_orders_all_engines(sort: str) -> None:
+    world = World(4)
+    world.servers[2].by_position = (0.5, 0.3, 0.1)
+    world.servers[2].batch = 16
+    world.servers[2].waiting = 3
+    snapshot = world.run(30)
+    shown = view(snapshot, ui(sort=sort))
+    back = view(snapshot, ui(sort=sort, reverse=True))
+    assert sorted(shown.order) == sorted(back.order)
+    assert shown.order == back.order[::-1]
+    if sort != "name":
+        assert shown.order[0] == "10.0.0.6:8000/0"
+
+
+def test_filter_matches_all_words_anywhere() -> None:
+    snapshot = World(4).run(5)
+    assert view(snapshot, ui(filter="10.0.0.6 llama")).order == ("10.0.0.6:8000/0",)
+    nothing = view(snapshot, ui(filter="nowhere"))
+    assert nothing.order == ()
+    assert "nothing matches “nowhere”: esc clears the filter" in nothing.text()
+
+
+def test_cursor_stays_in_view_of_a_large_fleet() -> None:
+    snapshot = World(60).run(3)
+    shown = view(snapshot, ui(sort="name", selected="10.0.0.63:8000/0"))
+    assert shown.selected == "10.0.0.63:8000/0"
+    assert any("10.0.0.63:8000/0" in plain(r) for r in shown.block("engines"))
+    assert "of 60" in plain(shown.block("engines")[0])
+
+
+def test_only_rows_in_view_are_measured() -> None:
+    snapshot = World(60).run(3)
+    view(snapshot, ui(80, 24))
+    measured = [e for e in snapshot.engines if "metrics" in e.__dict__]
+    assert len(measured) <= 10
+
+
+def test_foreign_text_moves_no_cursor() -> None:
+    assert clean("a\x1b[2Jb\u202e\n漢") == "a?[2Jb? ?"
+
+
+@pytest.mark.parametrize(
+    ("quantile", "text", "cell"),
+    [
+        (Quantile(0.025, 0.05, "value"), "25–50 ms", "25–50"),
+        (Quantile(0.0, 0.3, "unresolved"), "<300 ms", "<300"),
+        (Quantile(60.0, None, "unresolved"), ">60 s", ">60s"),
+        (Quantile(0.75, 1.0, "value"), "0.75–1 s", "0.75–1s"),
+        (Quantile(1.0, 2.5, "value"), "1–2.5 s", "1–2.5s"),
+        (Quantile.unknown("too few"), "—", "—"),
+    ],
+)
+def test_quantiles_are_intervals(quantile: Quantile, text: str, cell: str) -> None:
+    assert fmt.interval(quantile) == text
+    assert fmt.cell_interval(quantile) == cell
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(8, "8 s"), (99, "99 s"), (100, "2 min"), (5400, "2 h"), (200_000, "2 d"), (-3, "0 s")],
+)
+def test_ages(seconds: float, words: str) -> None:
+    assert fmt.duration(seconds) == words
+
+
+@given(st.floats(0, 1e12))
+def test_brief_numbers_fit_their_cell(value: float) -> None:
+    assert len(fmt.brief(value)) <= 5

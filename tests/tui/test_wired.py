@@ -1,0 +1,128 @@
+"""The screen with its poller: rounds emitted by the test, the worker and its death."""
+
+from __future__ import annotations
+
+import signal
+
+from speccli.core.errors import UnreachableError
+from tests.tui.world import ScriptedSource, World, text_of, until, wired
+
+
+async def test_two_rounds_make_a_rate() -> None:
+    world, source = World(1), ScriptedSource()
+    app = wired(world, source)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "asked http://10.0.0.4:8000; no answer yet" in text_of(app))
+        source.emit(world.round())
+        await until(pilot, lambda: "since start" in text_of(app))
+        source.emit(world.round())
+        await until(pilot, lambda: "274 tok/s" in text_of(app))
+    assert source.closed
+
+
+async def test_one_down_then_all_down_then_back() -> None:
+    world, source = World(2), ScriptedSource()
+    app = wired(world, source)
+    async with app.run_test(size=(80, 24)) as pilot:
+        for _ in range(3):
+            source.emit(world.round())
+        await until(pilot, lambda: "● OK" in text_of(app))
+        world.servers[1].error = "connect refused"
+        for _ in range(8):
+            source.emit(world.round())
+        await until(pilot, lambda: "10.0.0.5:8000/0 is down: connect refused" in text_of(app))
+        world.servers[0].error = "no answer within 5 s"
+        for _ in range(8):
+            source.emit(world.round())
+        await until(pilot, lambda: "none of 2 engines can be read" in text_of(app))
+        for server in world.servers:
+            server.error = None
+        source.emit(world.round())
+        source.emit(world.round())
+        await until(pilot, lambda: "● OK" in text_of(app))
+        await pilot.press("e")
+        await until(pilot, lambda: "answers again" in text_of(app))
+
+
+async def test_a_source_that_fails_as_a_whole_is_asked_again() -> None:
+    world, source = World(1), ScriptedSource()
+    app = wired(world, source)
+    async with app.run_test(size=(100, 24)) as pilot:
+        source.emit(UnreachableError("no answer from http://prom:9090", hint="is it up"))
+        await until(pilot, lambda: "no answer from http://prom:9090: is it up" in text_of(app))
+        assert "polling stopped" not in text_of(app)
+        source.emit(world.round())
+        source.emit(world.round())
+        await until(pilot, lambda: "274 tok/s" in text_of(app))
+        source.emit(UnreachableError("no answer from http://prom:9090"))
+        await until(pilot, lambda: "trying again" in text_of(app))
+        assert "274 tok/s" in text_of(app)
+
+
+async def test_death_of_the_worker_is_said_and_stays_said() -> None:
+    world, source = World(1), ScriptedSource()
+    app = wired(world, source)
+    async with app.run_test(size=(100, 24)) as pilot:
+        source.emit(world.round())
+        source.emit(world.round())
+        await until(pilot, lambda: "274 tok/s" in text_of(app))
+        source.emit(RuntimeError("boom"))
+        await until(pilot, lambda: "polling stopped: RuntimeError: boom" in text_of(app))
+        await pilot.press("s", "p", "p")
+        assert "polling stopped: RuntimeError: boom" in text_of(app)
+        assert app.is_running
+
+
+async def test_end_of_a_source_keeps_its_last_state() -> None:
+    world, source = World(1), ScriptedSource()
+    app = wired(world, source)
+    async with app.run_test(size=(100, 24)) as pilot:
+        source.emit(world.round())
+        source.emit(world.round())
+        source.emit(None)
+        await until(pilot, lambda: "the source has ended" in text_of(app))
+        assert "274 tok/s" in text_of(app)
+
+
+async def test_window_changes_at_once_in_the_data_at_hand() -> None:
+    world, source = World(1), ScriptedSource()
+    world.window.settings = World(1, window_s=10.0).window.settings
+    app = wired(world, source)
+    async with app.run_test(size=(100, 24)) as pilot:
+        for second in range(30):
+            world.servers[0].by_position = (0.3, 0.0, 0.0) if second < 15 else (0.9, 0.0, 0.0)
+            source.emit(world.round())
+        await until(pilot, lambda: "acceptance   0.300" in text_of(app))
+        asked = source.asked
+        await pilot.press("w")
+        await until(pilot, lambda: "acceptance   0.203" in text_of(app))
+        assert source.asked == asked
+        assert "window: 30 s" in text_of(app)
+        assert world.window.settings.window_s == 30.0
+
+
+async def test_window_waits_while_the_screen_is_held() -> None:
+    world, source = World(1), ScriptedSource()
+    app = wired(world, source)
+    async with app.run_test(size=(100, 24)) as pilot:
+        await pilot.press("p", "w")
+        assert app.ui.window_s == 60.0
+        assert "p resumes, then w" in text_of(app)
+
+
+async def test_read_now_cuts_the_pause_short() -> None:
+    world, source = World(1), ScriptedSource()
+    app = wired(world, source)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("R")
+        assert app.poller is not None
+        assert app.poller.wake.is_set()
+
+
+async def test_a_signal_leaves_by_the_apps_own_exit() -> None:
+    app = wired(World(1), ScriptedSource())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "WAITING" in text_of(app))
+        signal.raise_signal(signal.SIGTERM)
+        await until(pilot, lambda: not app.is_running)
+    assert app.return_code == 143
