@@ -29,7 +29,7 @@ def error(message: str, hint: str | None = None) -> None:
 
 
 def bug(exception: BaseException) -> None:
-    """A fault of specctl: one line, and where the report went."""
+    """A fault of specctl: one line, where it was, and where the report went."""
     report = "".join(traceback.format_exception(exception))
     head = f"specctl {__version__}, Python {sys.version.split()[0]}, {datetime.now(UTC):%c} UTC\n"
     command = f"command: {' '.join(sys.argv[1:2])}\n"
@@ -39,10 +39,12 @@ def bug(exception: BaseException) -> None:
         ) as file:
             file.write(head + command + report)
             where = f"report: {Path(file.name)}"
-    except OSError:
-        where = report
+    except OSError as error:
+        where = f"no report could be written: {error.strerror}; set TMPDIR to a folder that can be"
     what = f"{type(exception).__name__}: {exception}".strip().splitlines()[0]
-    _write(f"specctl: bug in specctl: {what}\n{where}")
+    frames = traceback.extract_tb(exception.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    _write(f"specctl: bug in specctl: {what}{place}\n{where}")
 
 
 def progress(text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from speccli import __version__, diagnostics
+from speccli import __version__, diagnostics, output
 from speccli.core.errors import ExitCode, SpecctlError
 
 EXIT_CODES = """Exit codes: 0 ok · 1 warning · 2 critical · 3 unknown (no data, unreachable, not
@@ -59,9 +60,29 @@ def _coded(run: Callable[[], Any]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         diagnostics.say("interrupted")
         return int(ExitCode.INTERRUPTED)
+    except SystemExit as leaving:
+        # Typer's help leaves with 1, "warning", when its reader is gone (`| head`).
+        if isinstance(leaving.__context__, BrokenPipeError):
+            output.abandon()
+            return int(ExitCode.OK)
+        raise
+    except OSError as error:
+        return _unwritable(error)
     except Exception as error:  # noqa: BLE001 - passed on unless it is a usage error
         return _usage(error)
     return result if isinstance(result, int) else 0
+
+
+def _unwritable(error: OSError) -> int:
+    """Standard output that takes no more; an error of a named file or a socket is a bug here."""
+    if error.filename is not None or error.errno not in _FULL:
+        raise error
+    output.abandon()
+    diagnostics.error(f"cannot write to standard output: {error.strerror}", "is the disk full?")
+    return int(ExitCode.USAGE)
+
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EBADF})
 
 
 def _usage(error: Exception) -> int:
@@ -71,6 +92,7 @@ def _usage(error: Exception) -> int:
         raise error
     message = tell()
     if type(error).__name__ == "NoArgsIsHelpError":
+        output.text(message)
         return int(ExitCode.OK)
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "specctl"
@@ -97,7 +119,7 @@ COMMANDS = ("top", "status", "record", "replay", "cost", "doctor", "sim", "demo"
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"specctl {__version__}")
+        output.text(f"specctl {__version__}")
         raise typer.Exit
 
 
@@ -113,13 +135,12 @@ def _root(
 
 for _name in COMMANDS:
     _module = import_module(f"speccli.commands.{_name}")
-    app.command(_name, epilog=EXIT_CODES, no_args_is_help=_name in {"record", "replay"})(
-        _module.command
-    )
+    app.command(_name, epilog=EXIT_CODES)(_module.command)
 
 
 def main() -> None:
     """Run the command line; a fault of specctl's own is one line, a report, and exit 70."""
+    output.prepare()
     try:
         app()
     except Exception as error:  # noqa: BLE001 - the last stop for bugs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -24,11 +25,11 @@ class Format(StrEnum):
 def emit(data: Callable[[], Any], table: Callable[[], RenderableType], format_: Format) -> None:
     """Print `data` as JSON or YAML, or `table` for people."""
     if format_ is Format.JSON:
-        text(json.dumps(data(), indent=2, ensure_ascii=False, allow_nan=False))
+        text(json.dumps(data(), indent=2, ensure_ascii=not _unicode(), allow_nan=False))
     elif format_ is Format.YAML:
         import yaml
 
-        text(yaml.safe_dump(data(), sort_keys=False, allow_unicode=True).rstrip("\n"))
+        text(yaml.safe_dump(data(), sort_keys=False, allow_unicode=_unicode()).rstrip("\n"))
     else:
         rich(table())
 
@@ -42,15 +43,42 @@ def rich(renderable: RenderableType) -> None:
     """Print something of rich's, as wide as the terminal (120 columns where there is none)."""
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120
-    _guarded(lambda: Console(width=width, highlight=False, emoji=False).print(renderable))
+    class Quiet(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # its own answer is exit 1, which here means a warning
+
+    told = os.environ.get("COLUMNS", "")
+    width = None if sys.stdout.isatty() or (told.isdigit() and int(told)) else 120
+    console = Quiet(width=width, highlight=False, emoji=False)
+    _guarded(lambda: console.print(renderable))
+
+
+def prepare() -> None:
+    """Make the standard streams usable: closed ones (`>&-`), encodings that lack a character."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 - for good
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace" if name == "stdout" else "backslashreplace")
+
+
+def abandon() -> None:
+    """Nobody can take what is still buffered for stdout: Python must not try again at its exit."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _unicode() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "") in {"utf8", "utf16", "utf32"}
 
 
 def _guarded(write: Callable[[], Any]) -> None:
-    """A reader that left early (`| head`) is not an error."""
+    """A reader that left early (`| head`) is no error, and changes no exit code."""
     try:
         write()
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(0) from None
+        abandon()

@@ -28,11 +28,13 @@ def command(
         str, typer.Option(help="What befalls them; `list` prints the names.")
     ] = "steady",
     speed: Annotated[
-        float, typer.Option(min=0.01, help="How many times faster the scenario runs.")
+        float, typer.Option(min=0.01, max=1000, help="How many times faster the scenario runs.")
     ] = 1.0,
     rate: Annotated[
         float | None,
-        typer.Option(min=0.0, help="Requests per second and server (Poisson).", show_default="4"),
+        typer.Option(
+            min=0.0, max=1000, help="Requests per second and server (Poisson).", show_default="4"
+        ),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
     port: Annotated[

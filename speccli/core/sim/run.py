@@ -83,8 +83,9 @@ async def serve(request: SimRequest, ready: Callable[[list[str], str | None], No
                     await stop.wait()
             except TimeoutError:
                 return
-    except OSError as error:
+    except (OSError, OverflowError) as error:  # the ports of many engines may pass 65535
+        why = getattr(error, "strerror", None) or error
         raise UsageError(
-            f"cannot listen at {request.host}:{request.port}: {error.strerror or error}",
+            f"cannot listen at {request.host}:{request.port}: {why}",
             hint="choose another --port, or --port 0 for any free one",
         ) from error
