@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from speccli.core.values import Number
+from speccli.core.values import LEAST, Number
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Pricing:
             return Number.unknown("token rate unknown")
         if engines < 1:
             return Number.unknown("how many engines are paid for is unknown")
-        if tokens_per_s <= 0:
+        if tokens_per_s < LEAST:
             return Number.unknown("no tokens in the window")
         per_hour = engines * self.gpus_per_engine * self.gpu_hour_usd
         return Number.known(per_hour / (tokens_per_s * 3600) * 1e6)

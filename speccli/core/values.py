@@ -8,6 +8,9 @@ from typing import Literal
 NumberState = Literal["value", "stale", "unknown"]
 QuantileState = Literal["value", "unresolved", "unknown"]
 
+LEAST = 1e-9
+"""A count or a rate under it is none: what is divided by it would be past all bounds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Number:

@@ -20,7 +20,10 @@ from speccli.core.metrics.parse import LineError, Series, name_of, parse_sample,
 
 WANTED_BYTES = frozenset(name.encode() for name in WANTED)
 _LARGEST = 2.0**53
-"""Past it a double no longer counts by ones; a page that says more is broken."""
+"""Past it a double no longer counts by ones; a page that says more is broken.
+
+Less than nothing no wanted sample can be, gauges included.
+"""
 _BOM = b"\xef\xbb\xbf"
 _PLAIN = b"0123456789+-.eE"
 """What the values of an ordinary page are written with."""
@@ -201,7 +204,7 @@ def _scan(body: bytes, *, truncated: bool) -> _Page:
             page.not_finite.append(series.name)
             page.holes.add((series.name, engine))
             continue
-        if not _credible(role, value):
+        if not 0 <= value <= _LARGEST:
             page.bad.append(f"line {number + 1}: {series.name} cannot be {value:g}")
             page.holes.add((series.name, engine))
             continue
@@ -247,11 +250,6 @@ def _drop_incomplete(page: _Page) -> None:
         }
 
     page.raws = [raw for raw in page.raws if whole(raw)]
-
-
-def _credible(role: Role | None, value: float) -> bool:
-    counts = role is not None and role.part != "gauge"
-    return (0 if counts else -_LARGEST) <= value <= _LARGEST
 
 
 def _identity(series: Series, role: Role | None) -> tuple[str, frozenset[tuple[str, object]]]:

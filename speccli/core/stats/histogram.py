@@ -11,7 +11,7 @@ import math
 import operator
 
 from speccli.core.stats.increase import Buckets
-from speccli.core.values import Latency, Number, Quantile
+from speccli.core.values import LEAST, Latency, Number, Quantile
 
 _MIN_N = {0.5: 2, 0.95: 20, 0.99: 100}
 
@@ -24,7 +24,7 @@ def quantile(buckets: Buckets, q: float, *, min_n: int | None = None) -> Quantil
     """
     n = buckets.n
     need = _MIN_N.get(q, math.ceil(round(1 / (1 - q), 6))) if min_n is None else min_n
-    if n <= 0:
+    if n < LEAST:
         return Quantile.unknown("nothing observed in the window", n=0)
     if n < need:
         return Quantile.unknown(f"{n:.0f} observed, p{q * 100:g} needs {need}", n=n)
@@ -45,7 +45,7 @@ def quantile(buckets: Buckets, q: float, *, min_n: int | None = None) -> Quantil
 
 def mean(buckets: Buckets) -> Number:
     """Sum / count: exact whatever the buckets, seconds."""
-    if buckets.n <= 0:
+    if buckets.n < LEAST:
         return Number.unknown("nothing observed in the window", n=0)
     if buckets.sum is None or buckets.sum < 0:
         return Number.unknown("the histogram has no usable sum", n=buckets.n)

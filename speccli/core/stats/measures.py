@@ -15,7 +15,7 @@ from speccli.core.cost import Pricing
 from speccli.core.engines.registry import adapter_named
 from speccli.core.stats.histogram import latency
 from speccli.core.stats.increase import Pool
-from speccli.core.values import Latency, Number
+from speccli.core.values import LEAST, Latency, Number
 
 _FULL_DRAFTS = 0.9
 """Share of K that drafts must reach for per-position rates to share one denominator."""
@@ -107,7 +107,7 @@ def acceptance_rate(subject: Subject) -> Number:
     if sums is None:
         return _from_gauge(subject, rate=True)
     accepted, drafted = sums
-    if drafted <= 0:
+    if drafted < LEAST:
         return Number.unknown("no drafts in the window", n=0)
     return _ratio(subject, accepted, drafted)
 
@@ -118,7 +118,7 @@ def acceptance_length(subject: Subject) -> Number:
     if sums is None:
         return _from_gauge(subject, rate=False)
     accepted, drafts = sums
-    if drafts <= 0:
+    if drafts < LEAST:
         return Number.unknown("no drafts in the window", n=0)
     drafted = subject.pool.sums("accepted_tokens", "drafts", "draft_tokens")
     if drafted is not None and drafted[0] > drafted[2]:
@@ -137,7 +137,7 @@ def acceptance_by_position(subject: Subject) -> tuple[Number, ...]:
         sums = pool.sums(f"accepted_at:{i}", "drafts")
         if sums is None:
             numbers.append(Number.unknown(f"position {i} is not exported beside drafts"))
-        elif sums[1] <= 0:
+        elif sums[1] < LEAST:
             numbers.append(Number.unknown("no drafts in the window", n=0))
         elif i > 0 and full and full[1] > 0 and not _drafts_are_full(pool):
             mean = full[0] / full[1]
@@ -170,7 +170,7 @@ def tokens_per_step(subject: Subject) -> Number:
     if sums is None:
         return Number.unknown(_absent(subject, "itl"))
     generated, first, steps = sums
-    if steps <= 0:
+    if steps < LEAST:
         return Number.unknown("no decode steps in the window", n=0)
     value = (generated - first) / steps
     if value < 0:
@@ -188,7 +188,7 @@ def batch_size(subject: Subject) -> Number:
     if sums is None:
         return Number.unknown(_absent(subject, "steps"))
     itl, ttft, steps = sums
-    if steps <= 0 or itl + ttft <= 0:
+    if steps < LEAST or itl + ttft < LEAST:
         return Number.unknown("no steps in the window", n=0)
     return Number.known((itl + ttft) / steps, n=steps, reason=_since(subject))
 
@@ -208,7 +208,7 @@ def queue_observed_ms(subject: Subject) -> Number:
     if sums is None:
         return Number.unknown(_absent(subject, "queue"))
     total, n = sums
-    if n <= 0:
+    if n < LEAST:
         return Number.unknown("no request finished in the window", n=0)
     return Number.known(1000 * total / n, n=n, reason=_since(subject))
 
@@ -223,7 +223,7 @@ def queue_backlog_ms(subject: Subject) -> Number:
     departures = subject.pool.rate("ttft.count")
     if departures is None:
         return Number.unknown("departure rate unknown: one scrape, or no first-token count")
-    if departures <= 0:
+    if departures < LEAST:
         return Number.unknown(f"{waiting.value:.0f} waiting and none left the queue")
     return Number.known(1000 * waiting.value / departures)
 
