@@ -57,7 +57,7 @@ class SourceOptions:
         typer.Option(
             metavar="TIME",
             help="How far back numbers look: 30s, 5m, 1h.",
-            show_default="10s for status, 60s for top, all of a recording",
+            show_default="10s for status, 60s for top and --prometheus, all of a recording",
         ),
     ] = None
     interval: Annotated[
