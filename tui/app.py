@@ -52,6 +52,7 @@ def _no_findings(_: Snapshot) -> Sequence[Finding]:
 class TopApp(App[None]):
     """The live screen."""
 
+    TITLE = "specctl top"
     CSS_PATH = Path(__file__).with_name("specctl.tcss")
     ENABLE_COMMAND_PALETTE: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -200,7 +200,7 @@ async def test_answers_to_keys_go_away() -> None:
         await pilot.press("y")
         world.at += 10
         app._tick()
-        assert lines(app, "keys").startswith("enter detail")
+        assert lines(app, "keys").startswith("enter open")
 
 
 async def test_rows_that_stay_the_same_are_not_painted_again() -> None:

@@ -104,8 +104,8 @@ class TopScreen(Screen[None]):
         self.app.change(filtering=True, note=None)
 
     def action_clear(self) -> None:
-        """Drop the filter, or the answer to the last key."""
-        self.app.change(filter="", note=None)
+        """Drop the filter, the answer to the last key, and the cursor."""
+        self.app.change(filter="", note=None, selected=None, first=0)
 
     async def action_leave(self, code: int) -> None:
         """Leave the program."""

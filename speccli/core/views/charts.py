@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from speccli.core.stats.snapshot import TrailPoint
 from speccli.core.views.text import Line, Span, fit, line
@@ -79,8 +79,34 @@ def pooled_columns(
     step = max(seconds / max(1, count), 1e-6)
     last = math.floor(until / step) + 1
     edges = [(last - count + i) * step for i in range(count + 1)]
-    cuts = [bisect_left(trail, edge, key=_at) for edge in edges]
-    return [_added(trail[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
+    fine = _spread(trail[bisect_left(trail, edges[0], key=_at) :], step / 2)
+    cuts = [bisect_left(fine, edge, key=_at) for edge in edges]
+    return [_added(fine[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
+
+
+def _spread(trail: Sequence[TrailPoint], step: float) -> list[TrailPoint]:
+    """Growth over a stretch longer than a column's, spread evenly over it: a mean, not a gap."""
+    fine: list[TrailPoint] = []
+    for point in trail:
+        parts = min(200, math.ceil(point.seconds / step))
+        if parts < 2:
+            fine.append(point)
+            continue
+        part = TrailPoint(
+            point.at,
+            point.seconds / parts,
+            point.draft_tokens / parts,
+            point.accepted_tokens / parts,
+            point.drafts / parts,
+            point.generation_tokens / parts,
+            point.first_tokens / parts,
+            point.decode_steps / parts,
+            point.waiting,
+            point.running,
+        )
+        back = range(parts - 1, -1, -1)
+        fine += [replace(part, at=point.at - part.seconds * i) for i in back]
+    return fine
 
 
 def _at(point: TrailPoint) -> float:

@@ -175,7 +175,7 @@ _WORTH: dict[str, Callable[[EngineSnapshot], float | None]] = {
 
 def fitting(width: int, longest: int) -> tuple[tuple[Column, ...], int]:
     """The columns there is room for, and the width of the name (`longest`: of any engine)."""
-    name_width = min(longest, _NAME_MOST, max(_NAME_LEAST, width // 4))
+    name_width = min(longest, _NAME_MOST, max(_NAME_LEAST, width // 4, min(21, width - 21)))
     room = width - 2 - STATE_WIDTH - 1 - name_width
     kept: set[str] = set()
     for column in sorted(COLUMNS, key=lambda c: c.priority):
@@ -214,7 +214,7 @@ def table(
     lines = [_title(ordered, snapshot, ui, first, rows), _head(shown, name_width, ui)]
     for i, engine in enumerate(ordered[first : first + rows], first):
         row = _row(engine, shown, name_width, worst, ui.width)
-        if i == at:
+        if i == at and ui.selected is not None:
             row = tuple(Span(s.text, _picked(s.style)) for s in row)
         lines.append(row)
     if not ordered:

@@ -86,7 +86,7 @@ def fit(spans: Line, width: int) -> Line:
         if left <= 0:
             break
         if len(span.text) > left:
-            out.append(Span(short(span.text, left), span.style))
+            out.append(Span(short(span.text.rstrip(), left), span.style))
             left -= len(out[-1].text)
             break
         out.append(span)

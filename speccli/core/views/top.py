@@ -92,7 +92,7 @@ class Plan:
 def plan(width: int, height: int, banner: int, engines: int) -> Plan:
     """Rows for a size: the most needed first; what engines do not need goes to events."""
     side_by_side = width >= NARROW
-    said = 2 if side_by_side else min(5, max(2, height // 4))
+    said = 2 if side_by_side else min(4, max(2, height // 4))
     if side_by_side and height >= 45:
         said = 3
     left = height - 2 - said - banner
@@ -114,7 +114,7 @@ def plan(width: int, height: int, banner: int, engines: int) -> Plan:
     left -= events
     rows = left - 2 if left >= 3 and width >= 30 else 0
     spare = max(0, rows - max(3, engines + 1)) if events else 0
-    taller = min(6, spare) if charts else 0
+    taller = min(10, spare // 2) if charts else 0
     rows, events, charts = rows - spare, events + spare - taller, charts + taller
     return Plan(said, banner, top, charts, batch, max(0, rows), events)
 
@@ -298,16 +298,15 @@ def _alert_block(findings: Sequence[Finding], width: int, rows: int) -> list[Lin
 
 
 _KEYS = (
-    ("enter", "detail"),
+    ("enter", "open"),
     ("s", "sort"),
     ("/", "filter"),
     ("w", "window"),
     ("p", "pause"),
-    ("e", "events"),
+    ("e", "log"),
     ("a", "alerts"),
-    ("?", "help"),
-    ("q", "quit"),
 )
+_ALWAYS = (("?", "help"), ("q", "quit"))
 
 
 def keys(ui: UiState) -> Line:
@@ -318,16 +317,21 @@ def keys(ui: UiState) -> Line:
     if ui.note:
         return fit(line(Span(short(clean(ui.note), ui.width), "note")), ui.width)
     parts: list[Span] = []
+    wanted = list(_KEYS)
     if ui.paused:
         parts = [Span("paused: the screen is held, data goes on  ", "warning")]
-    for key, word in (("p", "resume"), *_KEYS) if ui.paused else _KEYS:
-        if ui.paused and word == "pause":
-            continue
-        pair = [Span(key, "key"), Span(f" {word}  ", "dim")]
-        if width_of((*parts, *pair)) - 2 > ui.width:
+        wanted = [("p", "resume"), *(pair for pair in _KEYS if pair[0] != "p")]
+    ends = [span for pair in _ALWAYS for span in _pair(*pair)]
+    for key, word in wanted:
+        pair = _pair(key, word)
+        if width_of((*parts, *pair, *ends)) - 2 > ui.width:
             break
         parts += pair
-    return fit(tuple(parts), ui.width)
+    return fit((*parts, *ends), ui.width)
+
+
+def _pair(key: str, word: str) -> list[Span]:
+    return [Span(key, "key"), Span(f" {word}  ", "dim")]
 
 
 _EMPTY = Snapshot(at=0.0, window_s=60.0, engines=(), trail=(), events=(), pricing=Pricing())

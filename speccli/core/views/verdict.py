@@ -121,10 +121,10 @@ def _dark(snapshot: Snapshot, ui: UiState) -> Verdict:
 _ADVICE = (
     (("AUTH", "401", "403"), "give --token, --cert or SPECCTL_TOKEN, or ask the server itself"),
     (("404", "redirect"), "the address should be the server's root; /metrics is added to it"),
-    (("refused", "reset"), "is the server up, and this its port? (port-forward, --port)"),
+    (("refused", "reset"), "is the server up, and this its port? (port-forward?)"),
     (("not found", "resolve", "name"), "is the host's name right, seen from this machine?"),
     (("within", "time", "deadline"), "is there a route to it? a firewall drops without a word"),
-    (("certificate", "TLS", "SSL"), "give --ca-file, or use the name the certificate is for"),
+    (("certificate", "TLS", "SSL"), "give --ca, or use the name the certificate is for"),
     (("none of an engine", "not a metrics"), "this page is another program's: check the port"),
     (("empty",), "the server answers with nothing: is it still loading its model?"),
 )
@@ -134,7 +134,7 @@ def _advice(reason: str) -> str:
     for words, advice in _ADVICE:
         if any(word in reason for word in words):
             return advice
-    return "it is tried again by itself, more slowly while nothing answers; R tries now"
+    return "tried again by itself, ever more slowly; R tries now"
 
 
 def _found(grave: Sequence[Finding], snapshot: Snapshot, now: float) -> Verdict:
@@ -186,7 +186,7 @@ def _fine(snapshot: Snapshot) -> Verdict:
     if engines and all(e.state == "no-traffic" for e in engines):
         many = f"all {total} engines answer" if total > 1 else f"{clean(engines[0].name)} answers"
         text = f"{many}, and no request has run in the window"
-        advice = "send it a request, widen the window (w), or look at what routes to it"
+        advice = "send a request, widen the window (w), or check what routes to it"
         return Verdict("unknown", "NO TRAFFIC", text, advice)
     fleet = snapshot.fleet
     rate, length = fleet.acceptance_rate, fleet.acceptance_length

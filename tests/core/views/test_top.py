@@ -264,3 +264,14 @@ def test_ages(seconds: float, words: str) -> None:
 @given(st.floats(0, 1e12))
 def test_brief_numbers_fit_their_cell(value: float) -> None:
     assert len(fmt.brief(value)) <= 5
+
+
+@pytest.mark.parametrize(("width", "paused"), [(40, False), (80, False), (80, True), (200, True)])
+def test_help_and_quit_are_named(width: int, paused: bool) -> None:
+    told = plain(view(World(1).run(2), ui(width, 24, paused=paused)).block("keys")[0])
+    assert told.rstrip().endswith("? help  q quit")
+
+
+def test_eighty_columns_name_every_key() -> None:
+    told = plain(view(World(1).run(2), ui(80, 24)).block("keys")[0])
+    assert all(f"{key} " in told for key in ("enter", "s", "/", "w", "p", "e", "a", "?", "q"))
