@@ -212,7 +212,7 @@ class PrometheusApi:
         except SpecctlError:
             raise
         except Exception as error:  # noqa: BLE001 - every error of two libraries, one of ours each
-            if received.status is None:
+            if received.status is None or 300 <= received.status < 400:
                 raise explain(error, self.url, self._deadline_s) from error
             if received.payload is None or received.status != 200:
                 raise from_status(

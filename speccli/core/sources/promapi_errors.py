@@ -15,6 +15,12 @@ from speccli.core.errors import (
 )
 
 _REACH = "check the address; is a port-forward up?"
+_WORDS = {
+    errno.ECONNREFUSED: "connect refused",
+    errno.ECONNRESET: "connection reset",
+    errno.EHOSTUNREACH: "no route to host",
+    errno.ENETUNREACH: "network unreachable",
+}
 
 
 def explain(error: BaseException, url: str, deadline_s: float) -> SourceError:
@@ -33,6 +39,9 @@ def explain(error: BaseException, url: str, deadline_s: float) -> SourceError:
         return UnreachableError(f"TLS with {url} failed", hint="is it plain http?")
     if any(isinstance(e, transport.NameResolutionError) for e in chain):
         return UnreachableError(f"{url}: name not found", hint=_REACH)
+    for each in chain:
+        if isinstance(each, OSError) and each.errno in _WORDS:
+            return UnreachableError(f"no answer from {url}: {_WORDS[each.errno]}", hint=_REACH)
     if any(isinstance(e, requests.exceptions.Timeout | transport.TimeoutError) for e in chain):
         connecting = any(isinstance(e, transport.ConnectTimeoutError) for e in chain)
         what = (
@@ -41,11 +50,6 @@ def explain(error: BaseException, url: str, deadline_s: float) -> SourceError:
         return DeadlineError(f"{url} {what}", hint=_REACH if connecting else "try --deadline 30s")
     if any(isinstance(e, requests.exceptions.TooManyRedirects) for e in chain):
         return UnreachableError(f"{url} redirects in a circle", hint=_REACH)
-    for each in chain:
-        if isinstance(each, OSError) and each.errno is not None:
-            words = {errno.ECONNREFUSED: "connect refused", errno.ECONNRESET: "connection reset"}
-            said = words.get(each.errno, each.strerror or type(each).__name__)
-            return UnreachableError(f"no answer from {url}: {said}", hint=_REACH)
     said = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
     if "RemoteDisconnected" in repr(error):
         said = "connection closed without an answer"

@@ -162,7 +162,7 @@ def example(adapter_kinds: Iterable[str], selector: Selector, job: str, instance
     """Raw samples of one gauge of one target, to see how often it is scraped."""
     names = [_gauge(a, "running").names[0] for a in ADAPTERS if a.kind in set(adapter_kinds)]
     more = (one_of("__name__", names), one_of("job", [job]), one_of("instance", [instance]))
-    return f"{selector.braces(*more)}[5m]"
+    return f"{selector.braces(*more)}[{duration(300)}]"
 
 
 def _gauge(adapter: Adapter, field: str) -> Gauge:

@@ -1,0 +1,263 @@
+"""Raw samples of a Prometheus become the pages they were scraped from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from speccli.core.errors import SourceError
+from speccli.core.metrics.parse import parse_sample
+from speccli.core.poll_prometheus import PrometheusPoller
+from speccli.core.sources.promapi import Answer, Series
+from speccli.core.sources.prometheus import (
+    DOWN,
+    Census,
+    PrometheusSource,
+    interval_of,
+    rounds_of,
+    to_scrapes,
+)
+from speccli.core.stats.window import Settings, Window
+
+T0 = 1795975200.0
+TARGET = {"job": "vllm", "instance": "10.0.0.7:8000", "namespace": "prod"}
+OTHER = TARGET | {"instance": "10.0.0.8:8000"}
+ENGINE = {"engine": "0", "model_name": "llama"}
+
+
+def series(
+    name: str, samples: Mapping[float, float | str], target: Mapping[str, str] = TARGET, **own: str
+) -> Series:
+    labels = {"__name__": name, **target, **own}
+    return Series(labels, [(T0 + at, str(value)) for at, value in samples.items()])
+
+
+def growing(name: str, per_s: float, *ats: float, target: Mapping[str, str] = TARGET) -> Series:
+    return series(name, {at: 1000 + per_s * at for at in ats}, {**target, **ENGINE})
+
+
+def test_a_page_is_what_one_target_was_scraped_for_at_one_time() -> None:
+    found = to_scrapes(
+        [growing("vllm:generation_tokens_total", 10, 0, 15), growing("vllm:x_total", 1, 15)],
+        [series("up", {0: 1, 15: 1}), series("process_start_time_seconds", {0: 5, 15: 5})],
+        {},
+    )
+    assert [(scrape.at, scrape.target, scrape.status) for scrape in found] == [
+        (T0, "http://10.0.0.7:8000", 200),
+        (T0 + 15, "http://10.0.0.7:8000", 200),
+    ]
+    assert found[1].body.decode().splitlines() == [
+        'vllm:generation_tokens_total{engine="0",model_name="llama"} 1150',
+        'vllm:x_total{engine="0",model_name="llama"} 1015',
+        "process_start_time_seconds 5",
+    ]
+
+
+def test_labels_that_up_has_are_the_targets_and_the_engines_own_stay() -> None:
+    target = TARGET | {"team": "search"}
+    found = to_scrapes([growing("vllm:x", 1, 0, target=target)], [series("up", {0: 1}, target)], {})
+    assert found[0].body == b'vllm:x{engine="0",model_name="llama"} 1000\n'
+
+
+def test_a_target_that_is_down_says_so_and_one_that_lost_its_engine_too() -> None:
+    found = to_scrapes(
+        [growing("vllm:x", 1, 0)],
+        [series("up", {0: 1, 15: 1, 30: 0}), series("up", {0: 0}, OTHER)],
+        {},
+    )
+    assert [(s.at - T0, s.target[-6:-5], s.error, s.body != b"") for s in found] == [
+        (0, "7", None, True),
+        (0, "8", DOWN, False),
+        (15, "7", None, False),
+        (30, "7", DOWN, False),
+    ]
+
+
+def test_a_target_of_the_job_that_is_no_engine_is_not_shown() -> None:
+    assert to_scrapes([], [series("up", {0: 1})], {}) == []
+
+
+def test_what_was_delivered_is_not_delivered_again() -> None:
+    found = to_scrapes(
+        [growing("vllm:x", 1, 0, 15, 30)],
+        [series("up", {0: 1, 15: 1, 30: 0})],
+        {"http://10.0.0.7:8000": T0 + 15},
+    )
+    assert [scrape.at for scrape in found] == [T0 + 30]
+
+
+@given(st.text())
+def test_label_values_survive(value: str) -> None:
+    found = to_scrapes([series("vllm:x", {0: 1}, model_name=value)], [], {})
+    lines = found[0].body.split(b"\n")
+    assert len(lines) == 2
+    assert parse_sample(lines[0])[0].labels == {"model_name": value}
+
+
+def test_without_an_instance_the_pod_names_the_target() -> None:
+    found = to_scrapes([series("vllm:x", {0: 1}, {"pod": "llama-0"})], [], {})
+    assert found[0].target == "http://llama-0"
+
+
+def test_rounds_hold_each_target_once() -> None:
+    both = [growing("vllm:x", 1, 0, 15), growing("vllm:x", 1, 5, 20, target=OTHER)]
+    cut = [[scrape.at - T0 for scrape in part] for part in rounds_of(to_scrapes(both, [], {}))]
+    assert cut == [[0, 5], [15, 20]]
+
+
+def test_the_scrape_interval_is_the_usual_gap() -> None:
+    assert interval_of([growing("vllm:x", 1, 0, 15, 30, 75)]) == 15
+    assert interval_of([growing("vllm:x", 1, 0)]) is None
+
+
+class Api:
+    """A Prometheus that answers from a script."""
+
+    url = "http://prometheus:9090"
+
+    def __init__(self) -> None:
+        self.present = T0 + 60
+        self.engines: list[Series] = []
+        self.targets: list[Series] = []
+        self.count: list[Series] = []
+        self.warnings: tuple[str, ...] = ()
+        self.asked: list[str] = []
+
+    def now(self) -> float:
+        return self.present
+
+    async def query(self, expression: str, *, at: float | None = None) -> Answer:
+        self.asked.append(expression)
+        if expression.startswith("label_replace("):
+            return Answer(tuple(self.count))
+        found = self.targets if "process_start" in expression else self.engines
+        span = re.search(r"\[(\d+)(ms|s)\]$", expression)
+        assert span is not None
+        since = self.present - int(span[1]) / (1000 if span[2] == "ms" else 1)
+        seen = [
+            Series(s.labels, samples)
+            for s in found
+            if (samples := [sample for sample in s.samples if since <= sample[0] <= self.present])
+        ]
+        return Answer(tuple(seen), self.warnings)
+
+    async def aclose(self) -> None:
+        pass
+
+
+def counted(engines: int = 1) -> list[Series]:
+    labels = [({"slot": "engines.vllm"}, str(engines)), ({"slot": "job", "job": "vllm"}, "1")]
+    labels.append(({"slot": "example", "job": "vllm", "instance": "10.0.0.7:8000"}, "1"))
+    return [Series(each, [(T0, value)]) for each, value in labels]
+
+
+def poller(api: Api, settings: Settings | None = None) -> PrometheusPoller:
+    source = PrometheusSource(api, window_s=60)  # type: ignore[arg-type]
+    return PrometheusPoller(source, Window(settings or Settings(), source="prometheus"))
+
+
+SCRAPED = (0, 15, 30, 45, 60, 75, 90)
+
+
+def fed() -> Api:
+    api = Api()
+    api.count = counted()
+    names = {"spec_decode_num_drafts": 10, "spec_decode_num_draft_tokens": 30}
+    names |= {"spec_decode_num_accepted_tokens": 18, "generation_tokens": 28}
+    api.engines = [growing(f"vllm:{n}_total", rate, *SCRAPED) for n, rate in names.items()]
+    api.engines.append(
+        series("vllm:num_requests_running", dict.fromkeys(SCRAPED, 3), TARGET | ENGINE)
+    )
+    api.targets = [series("up", dict.fromkeys(SCRAPED, 1))]
+    return api
+
+
+async def test_the_first_round_brings_the_whole_window_and_the_next_only_what_is_new() -> None:
+    api = fed()
+    polled = poller(api)
+    first = await polled.round()
+    assert first is not None
+    assert first.fleet.acceptance_rate.value == pytest.approx(0.6)
+    assert first.fleet.output_tokens_per_s.value == pytest.approx(28)
+    assert first.covered_s == 60
+    assert len(first.trail) == 4
+    api.present = T0 + 75
+    scrapes = await polled.source.scrapes()
+    assert [scrape.at for scrape in scrapes] == [T0 + 75]
+    assert await polled.source.scrapes() == []
+
+
+async def test_stale_series_do_not_look_alive() -> None:
+    api = fed()
+    gone = [growing("vllm:generation_tokens_total", 5, 0, 15, target=OTHER)]
+    gone.append(series("vllm:num_requests_running", {0: 1, 15: 1}, OTHER | ENGINE))
+    api.engines += gone
+    taken = await poller(api).round()
+    assert taken is not None
+    states = {engine.target[-6:-5]: (engine.state, engine.reason) for engine in taken.engines}
+    assert states == {"7": ("ok", None), "8": ("stale", "last sample 45 s ago")}
+
+
+async def test_a_store_that_gets_nothing_any_more_makes_everything_stale() -> None:
+    api = fed()
+    polled = poller(api)
+    await polled.round()
+    api.present = T0 + 90 + 76
+    taken = await polled.round()
+    assert taken is not None
+    assert {engine.state for engine in taken.engines} == {"stale"}
+
+
+async def test_a_target_that_left_prometheus_is_forgotten() -> None:
+    api = fed()
+    polled = poller(api)
+    await polled.round()
+    api.present = T0 + 500
+    taken = await polled.round()
+    assert taken is not None
+    assert {engine.target for engine in taken.engines} == {api.url}
+
+
+async def test_no_series_is_missing_with_the_selector_that_found_none() -> None:
+    taken = await poller(Api()).round()
+    assert taken is not None
+    (engine,) = taken.engines
+    assert engine.state == "missing"
+    assert "Prometheus has no series of an engine" in (engine.reason or "")
+
+
+async def test_a_partial_answer_makes_engines_partial() -> None:
+    api = fed()
+    api.warnings = ("store-1 did not answer",)
+    taken = await poller(api).round()
+    assert taken is not None
+    assert taken.engines[0].state == "partial"
+    assert "PARTIAL: store-1 did not answer" in (taken.engines[0].reason or "")
+    assert taken.note == "PARTIAL: store-1 did not answer"
+
+
+async def test_too_many_engines_are_not_fetched_raw() -> None:
+    api = fed()
+    api.count = counted(1000)
+    with pytest.raises(SourceError, match="1000 engines: too many"):
+        await PrometheusSource(api, window_s=60).scrapes()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("window_s", [60, 3600, 86400])
+@pytest.mark.parametrize("engines", [1, 16, 64])
+def test_a_long_window_is_asked_for_in_pieces_and_never_without_bound(
+    engines: int, window_s: float
+) -> None:
+    source = PrometheusSource(Api(), window_s=window_s)  # type: ignore[arg-type]
+    census = Census({"vllm": engines}, ("vllm",), 15.0, False, False)
+    spans = source._spans(T0, census)
+    per_second = engines * 170 / 15
+    assert all(span * per_second <= 60_000 * 1.01 for _, span in spans)
+    assert sum(span for _, span in spans) * per_second <= 300_000 * 1.01
+    assert spans[-1][0] == T0
+    for (end, _), (later, span) in zip(spans, spans[1:], strict=False):
+        assert end == pytest.approx(later - span)
