@@ -154,7 +154,13 @@ class Track:
         if lacks and self._lacking < _LACKING_SAMPLES:
             self._lacking += 1
             self._unattributable = True
-            self.last = replace(new, layout=self.layout, values=self.last.values)
+            self.last = replace(
+                new,
+                layout=self.layout,
+                values=self.last.values,
+                several_api_servers=new.several_api_servers or self.last.several_api_servers,
+                sources=self.last.sources,
+            )
             return "lacking"
         self._begin(new)
         return "changed"

@@ -325,9 +325,11 @@ def _trail_point(grown: list[Track], at: float) -> TrailPoint:
         growth, layout = track.growth, track.layout
         if growth is None:
             continue
+        # Accepted tokens without the drafted ones they are a part of would make a ratio past 1.
+        ratio = layout.index.keys() >= {"draft_tokens", "accepted_tokens"}
         for name in names:
             i = layout.index.get(name)
-            if i is not None:
+            if i is not None and (ratio or name != "accepted_tokens"):
                 sums[name] += growth[i]
         for name in ("ttft", "itl"):
             slots = layout.histograms.get(name)

@@ -271,9 +271,9 @@ def test_a_cut_that_no_transport_told_of_is_seen_where_a_line_is_left_broken() -
         body + 'vllm:generation_tokens_total{engine="0',
     ):
         assert read(broken).word == "TRUNCATED"
-    body = short_page()
-    for end in range(0, len(body), 7):
-        read(body[:end])  # nothing is raised
+    whole = short_page()
+    for end in range(0, len(whole), 7):
+        read(whole[:end])  # nothing is raised
 
 
 def test_a_sum_is_not_told_from_some_of_its_series() -> None:

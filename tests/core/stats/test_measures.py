@@ -314,6 +314,11 @@ def test_sglangs_absences_have_sglangs_reasons() -> None:
     assert "no step counter" in (metrics.batch_size.reason or "")
 
 
+def test_positions_without_a_count_of_drafts_are_unknown() -> None:
+    [number] = measured(grown({"accepted_at:0": 5})).acceptance_by_position
+    assert number.reason == "position 0 is not exported beside drafts"
+
+
 def test_no_verify_step_is_no_acceptance() -> None:
     assert sglang({"acceptance_length": 0.0}).acceptance_length.value is None
 

@@ -195,6 +195,22 @@ def test_a_sample_with_holes_is_waited_out_and_caught_up_on(partial: str | None)
     assert growth(track) == {"accepted_tokens": 21, "draft_tokens": 30, "generation_tokens": 60}
 
 
+def test_a_sample_with_holes_does_not_make_one_api_server_of_several() -> None:
+    slots = {"generation_tokens": 20.0, "steps": 5.0}
+    track = follow([counters(0, slots, several=True)])
+    track.push(counters(1, {"generation_tokens": 20.0}, partial="TRUNCATED: cut"))
+    assert track.last.several_api_servers
+
+
+def test_a_layout_that_was_made_anew_is_the_same_layout() -> None:
+    sample = spec(1, 7, 10, generation=20)
+    layout = sample.layout
+    twin = type(layout)(layout.counters, layout.ladders)
+    track = follow([spec(0, 0, 0, generation=0)])
+    assert track.push(replace(sample, layout=twin)) is None
+    assert growth(track) == {"accepted_tokens": 7, "draft_tokens": 10, "generation_tokens": 20}
+
+
 def test_a_restart_is_known_across_a_sample_without_a_start_time() -> None:
     track = follow([spec(0, 7, 10, generation=20, started=100.0)])
     track.push(counters(1, {"generation_tokens": 22}, partial="TRUNCATED: cut"))

@@ -516,6 +516,13 @@ def test_numbers_by_batch_are_pooled_over_the_fleet() -> None:
     assert total == sum(e.hist["itl"].n for e in engines) - 2 * 20 * 2
 
 
+def test_the_trail_counts_no_accepted_tokens_without_the_drafted_ones() -> None:
+    name = 'vllm:spec_decode_num_accepted_tokens_total{engine="0",model_name="m"}'
+    window = replay([f"{GEN} {n}\n{name} {n}\n" for n in (10, 20, 30)])
+    [_, point] = window.snapshot().trail
+    assert (point.generation_tokens, point.accepted_tokens) == (10, 0)
+
+
 def test_what_the_server_says_of_itself_is_kept() -> None:
     window = Window(WHOLE)
     info = {"version": "0.32.0", "method": "eagle3", "k": 7, "draft": "a/draft"}
