@@ -28,6 +28,23 @@ class Scrape:
     """What the server said of itself besides its metrics: `version`, `method`, `k`, `draft`."""
 
 
+def facts(told: Mapping[str, Any]) -> dict[str, Any]:
+    """`version`, `method`, `k`, `draft` as a server or a file tells them; the rest is no fact."""
+    known: dict[str, Any] = {}
+    for name in ("version", "method", "draft"):
+        text = told.get(name)
+        if isinstance(text, str) and text.strip():
+            known[name] = text.encode("utf-8", "replace").decode()[:_LONGEST]
+    k = told.get("k")
+    if isinstance(k, int) and not isinstance(k, bool) and 0 < k <= _LARGEST_K:
+        known["k"] = k
+    return known
+
+
+_LONGEST = 400
+_LARGEST_K = 4096
+
+
 class Source(Protocol):
     """Where scrapes come from. Failures of a target are scrapes with an error, never exceptions."""
 

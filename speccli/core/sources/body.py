@@ -15,6 +15,8 @@ HARD = 32 << 20
 """Bytes at which reading stops."""
 _LINE = 1 << 16
 """Bytes of a line worth keeping; a wanted sample is far shorter."""
+_STUB = 120
+"""Bytes kept of what cannot be used, so that the reader can say what it was."""
 
 
 @dataclass(slots=True)
@@ -30,6 +32,7 @@ class BodyBuffer:
     _long: bool = False
     _filtering: bool = False
     _skipped: int = 0
+    _first: bytes = b""
 
     def feed(self, chunk: bytes) -> None:
         """Take a chunk."""
@@ -43,13 +46,17 @@ class BodyBuffer:
         if not self._filtering:
             self._filtering = True
             whole, self._kept = self._kept, bytearray()
+            self._first = bytes(whole or chunk)[:_STUB]
             self._filter(bytes(whole))
         self._filter(chunk)
 
     def finish(self) -> tuple[bytes, str | None]:
         """The body, or the lines of it that are read; and a word about its size."""
-        if self._filtering and not self.stopped:
-            self._keep(bytes(self._tail))
+        if self._filtering:
+            if not self._kept:
+                self._kept += self._first  # not a page of metrics: what it is must stay visible
+            elif not self.stopped:
+                self._kept += self._tail  # an unfinished line stays one
         if self.size <= WARN:
             return bytes(self._kept), None
         megabytes = self.size / 1e6
@@ -72,17 +79,17 @@ class BodyBuffer:
             return
         self._tail += rest
         if len(self._tail) > _LINE:
+            self._keep(bytes(self._tail))
             self._tail.clear()
             self._long = True
-            self._skipped += 1
 
     def _keep(self, line: bytes) -> None:
+        wanted = name_of(line) in WANTED_BYTES
         if len(line) > _LINE:
             self._skipped += 1
-        elif name_of(line) in WANTED_BYTES:
+            line = line[:_STUB]  # if wanted, it must be missed: a sum without it would be wrong
+        if wanted:
             self._kept += line + b"\n"
-        elif not self._kept and line.lstrip()[:1] == b"<":
-            self._kept += line + b"\n"  # an HTML page must stay recognisable
 
 
 def bounded(body: bytes) -> tuple[bytes, str | None]:

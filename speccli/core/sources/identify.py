@@ -9,45 +9,62 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from speccli.core.engines.vllm import method_of
+from speccli.core.sources.base import facts
 from speccli.core.sources.targets import Target
 
 if TYPE_CHECKING:
     import aiohttp
 
 _DEADLINE_S = 2.0
+_LARGEST = 4 << 20
+"""Bytes of a server's word on itself; vLLM's holds its environment too."""
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 async def identify(
-    session: aiohttp.ClientSession, target: Target, headers: Mapping[str, str]
+    session: aiohttp.ClientSession,
+    target: Target,
+    headers: Mapping[str, str],
+    *,
+    deadline_s: float = _DEADLINE_S,
 ) -> dict[str, Any]:
     """`version`, `method`, `k`, `draft` as far as the server tells them. Never raises."""
-    version, server = await asyncio.gather(
-        _json(session, f"{target.name}/version", headers),
-        _json(session, f"{target.name}/server_info?config_format=json", headers),
-    )
     info: dict[str, Any] = {}
-    if isinstance(version, dict) and isinstance(version.get("version"), str):
-        info["version"] = version["version"]
-    told = from_server_info(server)
-    if not told and target.host in _LOOPBACK:
-        command = await asyncio.to_thread(listening_command, target.port)
-        told = from_command(command) if command else {}
-    return {**info, **told}
+    try:
+        async with asyncio.timeout(min(deadline_s, _DEADLINE_S)):
+            version = await _json(session, f"{target.name}/version", headers)
+            if isinstance(version, dict):
+                info |= facts(version)
+            server = await _json(session, f"{target.name}/server_info?config_format=json", headers)
+            if server is None and not info:  # SGLang before it renamed it
+                server = await _json(session, f"{target.name}/get_server_info", headers)
+            told = from_server_info(server)
+        if "method" not in told and target.host in _LOOPBACK:
+            command = await asyncio.to_thread(listening_command, target.port)
+            told |= from_command(command) if command else {}
+        info |= facts(told)
+    except Exception:  # noqa: BLE001 - whatever is wrong with it, the server does not tell
+        return info
+    return info
 
 
 async def _json(session: aiohttp.ClientSession, url: str, headers: Mapping[str, str]) -> Any:
-    try:
-        async with asyncio.timeout(_DEADLINE_S), session.get(url, headers=headers) as response:
-            if response.status != 200:
+    async with session.get(url, headers=headers, allow_redirects=False) as response:
+        if response.status != 200:
+            return None
+        body = bytearray()
+        async for chunk in response.content.iter_any():
+            body += chunk
+            if len(body) > _LARGEST:
                 return None
-            return json.loads(await response.content.read(1 << 20))
-    except Exception:  # noqa: BLE001 - whatever is wrong with it, the server does not tell
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
         return None
 
 
@@ -57,12 +74,14 @@ def from_server_info(info: Any) -> dict[str, Any]:
         return {}
     config = info.get("vllm_config")
     if isinstance(config, dict):
-        return _from_config(config.get("speculative_config"))
+        # Without the key nothing is told; with null there is no speculation.
+        return _from_config(config["speculative_config"]) if "speculative_config" in config else {}
     if "speculative_algorithm" in info:
-        algorithm = info["speculative_algorithm"]
+        version, algorithm = info.get("version"), info["speculative_algorithm"]
         if not algorithm:
-            return {"method": "none"}
+            return _known(version=version, method="none")
         return _known(
+            version=version,
             method=_SGLANG_METHODS.get(str(algorithm).upper(), str(algorithm).lower()),
             k=info.get("speculative_num_steps"),
             draft=info.get("speculative_draft_model_path"),
@@ -90,18 +109,21 @@ def _known(**facts: Any) -> dict[str, Any]:
 
 
 def from_command(command: Sequence[str]) -> dict[str, Any]:
-    """What a vLLM command line says of speculation; empty if it is not vLLM's."""
-    if not any("vllm" in word for word in command):
+    """What a vLLM or SGLang command line says of speculation; empty if it is neither's."""
+    words = list(command)
+    if any("sglang" in word for word in words[:4]):
+        told = dict(_flags(words))
+        named = {
+            f"speculative_{key}": _scalar(told.get(f"--speculative-{flag}", "null"))
+            for key, flag in _SGLANG_FLAGS.items()
+        }
+        return from_server_info(named)
+    if not any("vllm" in word for word in words):
         return {}
     config: dict[str, Any] = {}
-    words = list(command)
     flags = {"--spec-method": "method", "--spec-model": "model"}
     flags["--spec-tokens"] = "num_speculative_tokens"
-    for i, word in enumerate(words):
-        flag, has_value, value = word.partition("=")
-        if not has_value:
-            value = words[i + 1] if i + 1 < len(words) else ""
-        flag = flag.replace("_", "-") if flag.startswith("--") else flag
+    for flag, value in _flags(words):
         if flag in {"--speculative-config", "-sc"}:
             try:
                 config |= {k.replace("-", "_"): v for k, v in json.loads(value).items()}
@@ -119,6 +141,23 @@ def from_command(command: Sequence[str]) -> dict[str, Any]:
     return _from_model(words)
 
 
+_SGLANG_FLAGS = {
+    "algorithm": "algorithm",
+    "num_steps": "num-steps",
+    "draft_model_path": "draft-model-path",
+}
+
+
+def _flags(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Every word as a flag with its value, after `=` or as the next word."""
+    for i, word in enumerate(words):
+        flag, has_value, value = word.partition("=")
+        if not has_value:
+            value = words[i + 1] if i + 1 < len(words) else ""
+        name, dot, key = flag.partition(".")
+        yield (name.replace("_", "-") if name.startswith("--") else name) + dot + key, value
+
+
 def _from_model(words: Sequence[str]) -> dict[str, Any]:
     """A Speculators folder given as the model brings its own draft."""
     for word in words:
@@ -126,8 +165,8 @@ def _from_model(words: Sequence[str]) -> dict[str, Any]:
         try:
             if not word.startswith("-") and path.is_file():
                 config = json.loads(path.read_text())
-                kind = config.get("speculators_model_type")
-                if kind:
+                kind = config.get("speculators_model_type") if isinstance(config, dict) else None
+                if isinstance(kind, str):
                     method = {"peagle": "p-eagle"}.get(kind, kind)
                     return {"method": method, "draft": word}
         except (OSError, ValueError):

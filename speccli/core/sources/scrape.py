@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import random
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from speccli.core.errors import UsageError
 from speccli.core.sources.base import Scrape
 from speccli.core.sources.body import BodyBuffer
 from speccli.core.sources.identify import identify
+from speccli.core.sources.redact import redact
 from speccli.core.sources.targets import Target
 
 if TYPE_CHECKING:
     import aiohttp
 
+_T = TypeVar("_T")
 _MAX_REDIRECTS = 3
 _MAX_BACKOFF_S = 15.0
 _IDENTIFY_EVERY_S = 300.0
+_IDENTIFY_AGAIN_S = 30.0
+"""After which a server that told nothing of itself is asked again."""
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _SPREAD_FROM = 16
 """Fleets larger than this have their scrapes spread over the interval."""
 
@@ -47,16 +54,21 @@ class Access:
         """The token to send now.
 
         Raises:
-            UsageError: the token file cannot be read.
+            UsageError: the token file cannot be read, or what it holds is no token.
         """
-        if self.token_file is None:
-            return self.token
-        try:
-            return self.token_file.read_text().strip()
-        except OSError as error:
-            raise UsageError(
-                f"token file {self.token_file}: {error.strerror}", hint="check --token-file"
-            ) from error
+        token, where = self.token or "", "--token"
+        if self.token_file is not None:
+            where = f"token file {self.token_file}"
+            try:
+                token = self.token_file.read_text()
+            except OSError as error:
+                raise UsageError(f"{where}: {error.strerror}", hint="check --token-file") from error
+            except UnicodeDecodeError as error:
+                raise UsageError(f"{where}: not text", hint="check --token-file") from error
+        token = token.strip()
+        if not token.isprintable() or " " in token:
+            raise UsageError(f"{where}: a token is one word", hint="give the token alone")
+        return token or None
 
     def ssl_context(self) -> ssl.SSLContext:
         """The TLS settings.
@@ -64,20 +76,39 @@ class Access:
         Raises:
             UsageError: a certificate file cannot be used.
         """
-        try:
-            context = ssl.create_default_context(cafile=self.ca_file)
-            if self.cert_file:
-                context.load_cert_chain(self.cert_file, self.key_file)
-        except (OSError, ssl.SSLError) as error:
-            which = self.cert_file or self.ca_file
-            raise UsageError(
-                f"certificate file {which}: {error.strerror or error}",
-                hint="--ca, --cert and --key take PEM files",
-            ) from error
+        if self.key_file and not self.cert_file:
+            raise UsageError("--key without --cert", hint="give the certificate it belongs to")
+        context = _with_file(self.ca_file, lambda: ssl.create_default_context(cafile=self.ca_file))
+        if self.cert_file:
+            cert, key = self.cert_file, self.key_file
+            if key:
+                _with_file(key, key.read_bytes)
+            _with_file(cert, lambda: context.load_cert_chain(cert, key, password=_no_password))
         if self.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context
+
+    @property
+    def tls(self) -> bool:
+        """Whether anything is said of TLS."""
+        return bool(self.ca_file or self.cert_file or self.key_file or self.insecure)
+
+
+def _with_file(path: Path | None, use: Callable[[], _T]) -> _T:
+    try:
+        return use()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        if isinstance(error, ssl.SSLError):
+            why = f"not usable as PEM ({error.reason or error})"
+        raise UsageError(
+            f"certificate file {path}: {why}", hint="--ca, --cert and --key take PEM files"
+        ) from error
+
+
+def _no_password() -> str:
+    raise ValueError("its key is encrypted; give one without a passphrase")
 
 
 @dataclass(slots=True)
@@ -87,7 +118,7 @@ class _State:
     url: str
     failures: int = 0
     retry_at: float = 0.0
-    identified_at: float | None = None
+    identify_at: float = 0.0
 
 
 class ScrapeSource:
@@ -117,16 +148,16 @@ class ScrapeSource:
         self._states = {target.name: _State(target.metrics_url) for target in targets}
         self._session: aiohttp.ClientSession | None = None
         self._rounds = 0
+        self._bearer: str | None = None
 
     async def scrapes(self) -> list[Scrape]:
         """One round; targets that keep failing are asked less and less often, up to every 15 s."""
         session = self._open()
-        bearer = self._access.bearer()
-        now = self._clock()
-        due = [t for t in self.targets if self._states[t.name].retry_at <= now]
+        self._refresh_token()
+        due = [t for t in self.targets if self._is_over(self._states[t.name].retry_at)]
         spread = 0.5 * self.interval_s if len(due) > _SPREAD_FROM and self._rounds else 0.0
         self._rounds += 1
-        return await asyncio.gather(*(self._one(session, t, bearer, spread) for t in due))
+        return await asyncio.gather(*(self._one(session, t, spread) for t in due))
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -142,8 +173,9 @@ class ScrapeSource:
             connector = aiohttp.TCPConnector(
                 limit=0,
                 limit_per_host=0,
-                ssl=self._access.ssl_context() if needs_tls else True,
+                ssl=self._access.ssl_context() if needs_tls or self._access.tls else True,
                 ttl_dns_cache=30,
+                keepalive_timeout=max(15.0, 3 * self.interval_s),
             )
             self._session = aiohttp.ClientSession(
                 connector=connector,
@@ -156,91 +188,131 @@ class ScrapeSource:
             )
         return self._session
 
-    async def _one(
-        self, session: aiohttp.ClientSession, target: Target, bearer: str | None, spread: float
-    ) -> Scrape:
+    def _refresh_token(self) -> None:
+        """Read the token anew; one that is just being replaced leaves the last one in use."""
+        try:
+            self._bearer = self._access.bearer()
+        except UsageError:
+            if not self._rounds:
+                raise
+
+    def _is_over(self, time_: float) -> bool:
+        """Whether a time has come; one further away than any pause was set by another clock."""
+        return not 0 < time_ - self._clock() <= 2 * _IDENTIFY_EVERY_S
+
+    async def _one(self, session: aiohttp.ClientSession, target: Target, spread: float) -> Scrape:
+        import aiohttp
+
         state = self._states[target.name]
         if spread:
             await asyncio.sleep(spread * self._jitter())
+        headers: dict[str, str] = {}
+        if target.user is not None:  # what a URL brings is meant for that URL
+            named = aiohttp.BasicAuth(target.user, target.password or "", encoding="utf-8")
+            headers["Authorization"] = named.encode()
+        elif self._bearer:
+            headers["Authorization"] = f"Bearer {self._bearer}"
         try:
             async with asyncio.timeout(self._deadline_s):
-                scrape = await self._get(session, target, state, bearer)
+                scrape = await self._get(session, target, state.url, headers)
         except TimeoutError:
             scrape = self._error(target, f"no answer within {self._deadline_s:g} s")
         except Exception as error:  # noqa: BLE001 - the client's many errors, one word each
             scrape = self._error(target, explain(error))
-        self._remember(state, scrape)
+        self._remember(state, target, scrape)
+        if scrape.status == 200 and self._identify and self._is_over(state.identify_at):
+            # After the page and on its connection: an engine is asked one thing at a time.
+            info = await identify(session, target, headers, deadline_s=self._deadline_s)
+            again = _IDENTIFY_EVERY_S if info else _IDENTIFY_AGAIN_S
+            state.identify_at = self._clock() + again
+            scrape = replace(scrape, info=info)
         return scrape
 
-    def _remember(self, state: _State, scrape: Scrape) -> None:
+    def _remember(self, state: _State, target: Target, scrape: Scrape) -> None:
+        if scrape.status != 200:
+            state.url, state.identify_at = target.metrics_url, 0.0
         if scrape.error is None:
             state.failures, state.retry_at = 0, 0.0
             return
         state.failures += 1
-        state.identified_at = None
         if state.failures > 1:
             pause = min(_MAX_BACKOFF_S, self.interval_s * 2.0 ** min(state.failures - 1, 10))
             state.retry_at = self._clock() + pause * (0.75 + 0.5 * self._jitter())
 
     async def _get(
-        self, session: aiohttp.ClientSession, target: Target, state: _State, bearer: str | None
+        self, session: aiohttp.ClientSession, target: Target, url: str, headers: dict[str, str]
     ) -> Scrape:
+        status = 0
+        for _ in range(_MAX_REDIRECTS + 1):
+            async with session.get(url, headers=headers, allow_redirects=False) as response:
+                status = response.status
+                if status not in _REDIRECTS:
+                    if status == 200:
+                        self._states[target.name].url = url
+                    return await self._body(target, response)
+                location = response.headers.get("Location")
+            if not location:
+                return Scrape(self._clock(), target.name, status, note="a redirect to nowhere")
+            onward = urljoin(url, location)
+            if not _same_server(url, onward):
+                return Scrape(
+                    self._clock(),
+                    target.name,
+                    status,
+                    note=f"redirects to {_server(onward)}, perhaps a login",
+                )
+            url = onward
+        return Scrape(self._clock(), target.name, status, note="it redirects in a circle")
+
+    async def _body(self, target: Target, response: aiohttp.ClientResponse) -> Scrape:
         import aiohttp
 
-        headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
-        auth = aiohttp.BasicAuth(target.user, target.password or "") if target.user else None
-        stale_info = self._identify and (
-            state.identified_at is None or self._clock() - state.identified_at > _IDENTIFY_EVERY_S
-        )
-        about = asyncio.create_task(identify(session, target, headers)) if stale_info else None
-        url, buffer, truncated = state.url, BodyBuffer(), False
+        buffer, truncated = BodyBuffer(), False
         try:
-            for _ in range(_MAX_REDIRECTS + 1):
-                async with session.get(
-                    url, headers=headers, auth=auth, allow_redirects=False
-                ) as response:
-                    if response.status in {301, 302, 303, 307, 308}:
-                        onward = urljoin(url, response.headers.get("Location", ""))
-                        if urlsplit(onward).netloc != urlsplit(url).netloc or onward == url:
-                            return self._elsewhere(target, response.status, onward)
-                        url = onward
-                        continue
-                    status = response.status
-                    try:
-                        async for chunk in response.content.iter_any():
-                            buffer.feed(chunk)
-                            if buffer.stopped:
-                                break
-                    except aiohttp.ClientPayloadError:
-                        truncated = True
+            async for chunk in response.content.iter_any():
+                buffer.feed(chunk)
+                if buffer.stopped:
                     break
-            else:
-                return Scrape(self._clock(), target.name, 310, note="redirects in a circle")
-            if status == 200:
-                state.url = url
-            body, note = buffer.finish()
-            info = await about if about and status == 200 else {}
-            if about and info:
-                state.identified_at = self._clock()
-            return Scrape(
-                self._clock(),
-                target.name,
-                status,
-                body,
-                truncated=truncated or buffer.stopped,
-                note=note,
-                info=info,
-            )
-        finally:
-            if about and not about.done():
-                about.cancel()
-
-    def _elsewhere(self, target: Target, status: int, onward: str) -> Scrape:
-        host = urlsplit(onward).netloc or "nowhere"
-        return Scrape(self._clock(), target.name, status, note=f"redirects to {host}")
+        except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, OSError):
+            truncated = True
+        body, note = buffer.finish()
+        return Scrape(
+            self._clock(),
+            target.name,
+            response.status,
+            body,
+            truncated=truncated or buffer.stopped,
+            note=note,
+        )
 
     def _error(self, target: Target, why: str) -> Scrape:
         return Scrape(self._clock(), target.name, error=why)
+
+
+def _server(url: str) -> str:
+    """`host:port`, never the credentials."""
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "an address that is none"
+    return f"{parts.hostname or 'nowhere'}{port}"
+
+
+def _same_server(url: str, onward: str) -> bool:
+    """Whether a redirect stays where the credentials belong, and does not leave TLS."""
+    try:
+        old, new = urlsplit(url), urlsplit(onward)
+        ports = [parts.port or _PORTS.get(parts.scheme) for parts in (old, new)]
+    except ValueError:
+        return False
+    if new.scheme not in _PORTS or old.hostname != new.hostname or (new.username or new.password):
+        return False
+    upgraded = (old.scheme, new.scheme) == ("http", "https") and ports == [80, 443]
+    return upgraded or (old.scheme == new.scheme and ports[0] == ports[1])
+
+
+_PORTS = {"http": 80, "https": 443}
 
 
 def explain(error: BaseException) -> str:
@@ -251,19 +323,28 @@ def explain(error: BaseException) -> str:
         return _certificate(error.certificate_error)
     if isinstance(error, aiohttp.ClientSSLError):
         return f"TLS failed: {_last_words(error)} (is it plain http?)"
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
+    if isinstance(error, aiohttp.ClientConnectorDNSError | UnicodeError):
         return "name not found"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return "connect refused" if error.errno == 111 else f"connect failed: {error.strerror}"
+        return _connection(error.os_error)
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "connection closed without an answer"
+    if isinstance(error, aiohttp.InvalidURL):
+        return "the address is not a URL that can be asked"
     if isinstance(error, aiohttp.ClientResponseError):
-        return f"not an HTTP answer: {error.message}"
-    if isinstance(error, ConnectionResetError):
+        return f"not an HTTP answer: {error.message.splitlines()[0][:80] if error.message else ''}"
+    if isinstance(error, OSError):
+        return _connection(error)
+    words = redact(str(error)).splitlines()
+    return f"{type(error).__name__}: {words[0][:120]}" if words else type(error).__name__
+
+
+def _connection(error: OSError) -> str:
+    if error.errno == errno.ECONNREFUSED:
+        return "connect refused"
+    if error.errno in {errno.ECONNRESET, errno.EPIPE}:
         return "connection reset"
-    if isinstance(error, UsageError):
-        raise error
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return f"connect failed: {os.strerror(error.errno) if error.errno else error}"
 
 
 def _certificate(error: Exception) -> str:

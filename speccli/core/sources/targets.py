@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from speccli.core.errors import UsageError
+from speccli.core.sources.redact import redact_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +39,30 @@ def parse_target(text: str) -> Target:
     """
     given = text.strip()
     url = given if "://" in given else f"http://{given}"
+    shown = repr(redact_url(given))
     hint = "an endpoint looks like http://10.0.0.7:8000"
     try:
         parts = urlsplit(url)
-        port = parts.port
+        host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise UsageError(f"endpoint {text!r} is not a URL: {error}", hint=hint) from error
+        # Python's words for it repeat what stands there, which may be part of a password.
+        why = "its port is not one" if "port" in str(error).lower() else "its host cannot be read"
+        raise UsageError(f"endpoint {shown} is not a URL: {why}", hint=hint) from error
     if parts.scheme not in {"http", "https"}:
-        raise UsageError(f"endpoint {text!r}: scheme {parts.scheme!r} is not http(s)", hint=hint)
-    if not parts.hostname or any(c.isspace() for c in given):
-        raise UsageError(f"endpoint {text!r} names no host", hint=hint)
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    at = f"{host}:{port}" if port is not None else host
-    path = parts.path.rstrip("/").removesuffix("/metrics")
+        raise UsageError(f"endpoint {shown}: scheme {parts.scheme!r} is not http(s)", hint=hint)
+    if not host or port == 0 or any(c.isspace() or not c.isprintable() for c in given):
+        raise UsageError(f"endpoint {shown} names no host and port", hint=hint)
+    address = f"[{host}]" if ":" in host else host
+    at = address if port is None else f"{address}:{port}"
+    path = parts.path.rstrip("/").removesuffix("/metrics").rstrip("/")
     name = f"{parts.scheme}://{at}{path}"
     query = f"?{parts.query}" if parts.query else ""
+    lets_in = bool(parts.username or parts.password)
     return Target(
         name=name,
         metrics_url=f"{name}/metrics{query}",
-        user=unquote(parts.username) if parts.username else None,
-        password=unquote(parts.password) if parts.password else None,
+        user=unquote(parts.username or "") if lets_in else None,
+        password=unquote(parts.password or "") if lets_in else None,
     )
 
 

@@ -224,7 +224,7 @@ class Window:
                 "point --endpoint at each one"
             )
         if track.last.partial or target.note:
-            return "partial", track.last.partial or target.note
+            return "partial", _both(track.last.partial, target.note)
         if _idle(track, self.settings.window_s):
             return "no-traffic", "no tokens in the window"
         return "ok", None
@@ -301,6 +301,14 @@ def _idle(track: Track, window_s: float | None) -> bool:
     return counted and tokens == 0 and busy == 0
 
 
+def _both(partial: str | None, note: str | None) -> str:
+    """What a page lacks, and what its size has to do with it; the cause goes first."""
+    told = [word for word in (partial, note) if word]
+    if note and note.startswith("TOO_LARGE: reading stopped"):
+        told.reverse()
+    return "; ".join(told)
+
+
 def _refused(scrape: Scrape) -> tuple[str, str] | None:
     """What an HTTP status other than 200 means; word and reason."""
     status = scrape.status or 0
@@ -309,7 +317,9 @@ def _refused(scrape: Scrape) -> tuple[str, str] | None:
     if status in {401, 403}:
         return "AUTH", f"HTTP {status}: the server wants other credentials (--token, --cert)"
     if 300 <= status < 400:
-        return "MISSING", f"HTTP {status}: a redirect that leads to no metrics"
+        # To a login, as a rule: another host has no metrics of this one.
+        word = "AUTH" if (scrape.note or "").startswith("redirects to ") else "MISSING"
+        return word, f"HTTP {status}: a redirect that leads to no metrics"
     if status == 404:
         return "MISSING", "HTTP 404: no metrics at this path"
     if status >= 500:
