@@ -48,6 +48,11 @@ class Layout:
 
     A single bucket tells nothing: a new process may soon have more in it than the old one had.
     """
+    families: tuple[tuple[int, ...], ...] = field(init=False)
+    """Indexes of the counters that ratios are formed of, of speculation and of steps: one is a
+    measure of the same work as the next, so they reset together or something is wrong."""
+    rest: tuple[int, ...] = field(init=False)
+    """Indexes in no family."""
 
     def __post_init__(self) -> None:
         """Derive the indexes."""
@@ -67,6 +72,13 @@ class Layout:
         set_(self, "names", frozenset({*index, *histograms}))
         set_(self, "positions", sum(name.startswith("accepted_at:") for name in index))
         set_(self, "spec", spec)
+        steps = [i for name, i in index.items() if name in _STEPS]
+        for name in _STEPS & histograms.keys():
+            slots = histograms[name]
+            steps.extend(range(slots.start, slots.start + len(slots.bounds) + (slots.sum >= 0)))
+        set_(self, "families", tuple(family for family in (spec, tuple(steps)) if family))
+        known = {*spec, *steps}
+        set_(self, "rest", tuple(i for i in range(at) if i not in known))
         set_(self, "heads", (*range(len(self.counters)), *counts))
 
     def same_as(self, other: Layout) -> bool:
@@ -75,6 +87,7 @@ class Layout:
 
 
 _SPEC = frozenset({"drafts", "draft_tokens", "accepted_tokens", "accepted_at"})
+_STEPS = frozenset({"generation_tokens", "steps", "itl", "ttft"})
 
 
 @lru_cache(maxsize=1024)

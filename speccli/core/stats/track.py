@@ -2,8 +2,8 @@
 
 Counters that go down do not tell all: a restart can hide behind counts that have grown past the old
 ones. So the process's start time decides where it is known; where it is not, a restart is believed
-when everything that was counted fell. Any other fall is a puzzle, and its interval contributes
-nothing at all: a ratio of counters that cover different times is wrong even where it is possible.
+of counters that all fell together. Any other fall is a puzzle, and its interval contributes nothing
+at all: a ratio of counters that cover different times is wrong even where it is possible.
 For the same reason a scrape that lacks some counters adds no point: the next whole one catches up.
 """
 
@@ -167,19 +167,24 @@ class Track:
 
     def _fell(self, values: array[float]) -> str:
         """Counters fell in a process that did not say it restarted."""
-        last = self.last.values
-        counted = [i for i in self.layout.heads if last[i] > 0]
-        kept = [i for i in counted if values[i] >= last[i]]
-        fell = len(kept) < len(counted)
-        if fell and not kept:
+        last, layout = self.last.values, self.layout
+        counted = [i for i in layout.heads if last[i] > 0]
+        fell = {i for i in counted if values[i] < last[i]}
+        if fell and len(fell) == len(counted):
             self.resets += 1
-            self._shift(last, range(self.layout.size))
+            self._shift(last, range(layout.size))
             return "restart"
-        self._forget(values, range(self.layout.size))
-        if fell and all(last[i] < _MUCH for i in kept):
-            self.resets += 1
-            return "restart"
-        return "reset"
+        began_again = bool(fell) and all(last[i] < _MUCH for i in counted if i not in fell)
+        for family in layout.families:
+            heads = set(family).intersection(counted)
+            if heads and heads <= fell:
+                self._shift(last, family)
+                began_again = True
+            else:
+                self._forget(values, family)
+        self._forget(values, layout.rest)
+        self.resets += began_again
+        return "restart" if began_again else "reset"
 
     def _untorn(self, values: array[float], event: str | None) -> array[float]:
         """Speculation counters that contradict each other are waited out, then left out."""

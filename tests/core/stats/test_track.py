@@ -64,6 +64,20 @@ def test_a_counter_reset_in_mid_window_is_taken_out() -> None:
     assert track.resets == 1
 
 
+def test_speculation_counters_that_begin_again_alone_are_counted_through() -> None:
+    history = [(0, 1000, 2000), (15, 1090, 2150), (30, 12, 20), (45, 60, 100)]
+    samples = [
+        spec(at, accepted, drafted, generation=1e6 + 100 * at) for at, accepted, drafted in history
+    ]
+    track = follow(samples)
+    assert growth(track) == {
+        "accepted_tokens": 150,
+        "draft_tokens": 250,
+        "generation_tokens": 3000,  # the interval of the reset is known to none but those that fell
+    }
+    assert track.resets == 1
+
+
 @pytest.mark.parametrize("started", [STARTED + 5, 200.0])
 def test_a_restart_hidden_by_counters_grown_past_the_old_ones_is_known_by_its_start_time(
     started: float,
