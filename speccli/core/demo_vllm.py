@@ -27,15 +27,15 @@ _HOT = 1.8
 _START_DEADLINE_S = 240.0
 _K = 3
 _PROMPTS = (
+    "What is the capital of France, and what is it known for?",
+    "Write a Python function that returns the n-th Fibonacci number.",
     "Explain in a few sentences why the sky is blue.",
-    "Write a short story about a lighthouse keeper.",
-    "What is the difference between a list and a tuple in Python?",
-    "Give me three tips for sleeping better.",
-    "Summarise how a bill becomes law.",
-    "How do vaccines work?",
+    "How do I reverse a linked list?",
+    "Write a Python function that checks whether a number is prime.",
+    "What are the advantages of renewable energy?",
 )
-FLOOR = 0.35
-"""Between this pair's acceptance on greedy chat (0.49 measured) and on hot sampling."""
+FLOOR = 0.2
+"""Between this pair's acceptance on such prompts, greedy (about 0.35) and hot (under 0.1)."""
 
 
 @dataclass(slots=True)
@@ -97,8 +97,8 @@ def real_engine(say: Callable[[str], None]) -> Iterator[RealEngine]:
         real = RealEngine(
             [engine.url],
             f"Real vLLM on this CPU: SmolLM2-135M-Instruct, EAGLE-3, K={_K}, {_CLIENTS} clients.\n"
-            f"Half-way the traffic turns from greedy to temperature {_HOT}, and the draft, right\n"
-            f"about half the time until then, no longer is. Floor {FLOOR}; prices illustrative.\n",
+            f"Half-way the traffic turns from greedy to temperature {_HOT}, and the draft is right\n"
+            f"far less often. Floor {FLOOR}; prices are illustrative.\n",
         )
         with _traffic(real):
             yield real
@@ -126,7 +126,7 @@ def _ask(real: RealEngine, number: int, enough: threading.Event) -> None:
         body = {
             "model": "smollm2-135m",
             "messages": [{"role": "user", "content": _PROMPTS[turn % len(_PROMPTS)]}],
-            "max_tokens": 64,
+            "max_tokens": 128,
             "temperature": real.temperature,
         }
         request = urllib.request.Request(
