@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from speccli import diagnostics
-from speccli.core.errors import ExitCode, UsageError
+from speccli.core.errors import ExitCode
 from speccli.options import SourceOptions, with_source
 
 
@@ -34,11 +34,10 @@ def command(
     scrape taken is on disk.
     """
     from speccli.core.open import open_source
-    from speccli.core.recorder import record
+    from speccli.core.recorder import record, refuse_to_lose
     from speccli.core.units import seconds
 
-    if file.exists() and not force:
-        raise UsageError(f"{file} exists", hint="--force overwrites it")
+    refuse_to_lose(file, force=force, replay=source.replay)
     lasting = seconds(for_, what="--for") if for_ else None
     opened = open_source(source.settings(), replay=source.replay, default_window_s=60.0)
 
@@ -49,4 +48,5 @@ def command(
     done = asyncio.run(record(opened, file, lasting_s=lasting, full=full, tell=tell))
     diagnostics.say(f"{done.scrapes} scrapes in {file}")
     if done.answered == 0:
+        diagnostics.error("no target answered", "check the address, the port-forward, credentials")
         raise typer.Exit(int(ExitCode.UNKNOWN))

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from speccli.core.errors import RecordingError, SourceError, UsageError
 from speccli.core.open import Opened
+from speccli.core.sources.base import Scrape, Source
 from speccli.core.sources.recording import Recorder
+
+_GRACE_S = 1.0
+"""How long the round under way may still take when told to stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +28,23 @@ class Recorded:
     """Scrapes that were answered."""
 
 
+def refuse_to_lose(path: Path, *, force: bool, replay: Path | None) -> None:
+    """Refuse to write where something is already.
+
+    Raises:
+        UsageError: the file exists and `force` is not given, or it is the one that is read.
+    """
+    try:
+        there = path.exists()
+        same = there and replay is not None and replay.exists() and path.samefile(replay)
+    except OSError as error:
+        raise RecordingError(f"cannot write {path}: {error.strerror}") from error
+    if same:
+        raise UsageError(f"{path} is the recording that is read", hint="write to another file")
+    if there and not force:
+        raise UsageError(f"{path} exists", hint="--force overwrites it")
+
+
 async def record(
     opened: Opened,
     path: Path,
@@ -31,49 +54,87 @@ async def record(
     tell: Callable[[int, int], None] = lambda scrapes, failing: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Recorded:
-    """Write every round to `path` until the time is over, the source ends, or SIGINT / SIGTERM.
+    """Write every round to `path` until the time is over, the source ends, or a signal says stop.
 
     Raises:
-        RecordingError: the file cannot be written.
-        SourceError: the source as a whole cannot be read.
+        RecordingError: the file cannot be written; what it took before stays.
+        SourceError: the source as a whole could not be read even once.
     """
     source = opened.poller.source
-    recorder = Recorder(
-        path,
-        interval_s=opened.interval_s,
-        source=opened.poller.window.source,
-        simulated=source.simulated,
-        full=full,
-    )
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    recorder: Recorder | None = None
     answered = 0
-    ends = None if lasting_s is None else clock() + lasting_s
+    ends: float | None = None
     try:
-        while not stop.is_set():
-            began = clock()
-            scrapes = await source.scrapes()
-            if scrapes is None:
-                break
-            recorder.write(scrapes)
-            good = sum(scrape.error is None for scrape in scrapes)
-            answered += good
-            tell(recorder.scrapes, len(scrapes) - good)
-            pause = source.interval_s - (clock() - began)
-            if ends is not None:
-                pause = min(pause, ends - clock())
-                if ends - clock() <= 0:
+        recorder = Recorder(
+            path,
+            interval_s=opened.interval_s,
+            source=opened.poller.window.source,
+            simulated=source.simulated,
+            full=full,
+        )
+        with _told_to_stop() as stop:
+            while not stop.is_set():
+                began = clock()
+                scrapes = await _round(source, stop, may_fail=answered > 0)
+                if scrapes is None:
                     break
-            try:
-                async with asyncio.timeout(max(0.0, pause)):
-                    await stop.wait()
-            except TimeoutError:
-                continue
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
+                recorder.write(scrapes)
+                good = sum(scrape.error is None for scrape in scrapes)
+                answered += good
+                tell(recorder.scrapes, len(scrapes) - good)
+                pause = source.interval_s - (clock() - began)
+                if lasting_s is not None:
+                    ends = clock() + lasting_s if ends is None else ends  # from the first answers
+                    if clock() >= ends:
+                        break
+                    pause = min(pause, ends - clock())
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(max(0.0, pause)):
+                        await stop.wait()
         recorder.close()
+    finally:
+        if recorder is not None:
+            with contextlib.suppress(RecordingError):  # said already, if anything is wrong
+                recorder.close()
         await source.aclose()
     return Recorded(recorder.scrapes, answered)
+
+
+async def _round(source: Source, stop: asyncio.Event, *, may_fail: bool) -> list[Scrape] | None:
+    """One round; None when the source has ended, or when told to stop and no answer comes."""
+    asking = asyncio.ensure_future(source.scrapes())
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({asking, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not asking.done():
+            await asyncio.wait({asking}, timeout=_GRACE_S)
+        if not asking.done():
+            return None
+        return asking.result()
+    except SourceError:
+        if not may_fail:
+            raise
+        return []
+    finally:
+        for task in (asking, stopping):
+            task.cancel()
+        await asyncio.gather(asking, stopping, return_exceptions=True)
+
+
+@contextlib.contextmanager
+def _told_to_stop() -> Iterator[asyncio.Event]:
+    """An event that SIGINT, SIGTERM and SIGHUP set; a signal that is ignored (nohup) stays so."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    numbers = [
+        number
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    ]
+    for number in numbers:
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield stop
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)

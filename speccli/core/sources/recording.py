@@ -6,25 +6,29 @@ Written so that whatever was flushed can be read; a cut last line is tolerated, 
 
 from __future__ import annotations
 
-import gzip
-import io
+import contextlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from speccli.core.errors import RecordingError
 from speccli.core.metrics.parse import name_of
 from speccli.core.metrics.reader import WANTED_BYTES
-from speccli.core.sources.base import Scrape
+from speccli.core.sources import streams
+from speccli.core.sources.base import Scrape, facts
 from speccli.core.sources.body import bounded
-from speccli.core.sources.redact import redact_line
+from speccli.core.sources.redact import redact, redact_line
 
 SCHEMA = "specctl.recording/v1"
-_INFO = ("version", "method", "k", "draft")
+_FOREIGN_LINES = 5
+_FOREIGN_BYTES = 200
+"""What is kept of a page that is no engine's: enough to say again what it was."""
+_YEAR_10000 = 253_402_300_800
+_HUGE = 1e300
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ class Recorder:
             self._raw: IO[bytes] = path.open("wb")
         except OSError as error:
             raise RecordingError(f"cannot write {path}: {error.strerror}") from error
-        self._out, self._flush = _compressor(path, self._raw)
+        self._out, self._flush = streams.compressor(path, self._raw)
         header = {
             "schema": SCHEMA,
             "created": now().isoformat(timespec="seconds"),
@@ -71,68 +75,85 @@ class Recorder:
             "source": source,
             "simulated": simulated,
         }
-        self._line(header)
+        with self._writing():
+            self._line(header)
+            self._flush()
 
     def write(self, scrapes: Iterable[Scrape]) -> None:
-        """Keep a round; on disk when this returns."""
-        for scrape in scrapes:
-            line: dict[str, Any] = {"at": round(scrape.at, 3), "target": scrape.target}
-            if scrape.error is not None:
-                line["error"] = scrape.error
-            else:
-                line["status"] = scrape.status
-                line["body"] = self._body(scrape.body)
-                if scrape.truncated:
-                    line["truncated"] = True
-                if scrape.note:
-                    line["note"] = scrape.note
-            info = {key: scrape.info[key] for key in _INFO if key in scrape.info}
-            if info and self._told.get(scrape.target) != info:
-                self._told[scrape.target] = line["info"] = info
-            self._line(line)
-            self.scrapes += 1
-        self._flush()
+        """Keep a round; on disk when this returns.
+
+        Raises:
+            RecordingError: the file takes no more; what it took before stays.
+        """
+        with self._writing():
+            for scrape in scrapes:
+                self._line(self._kept(scrape))
+                self.scrapes += 1
+            self._flush()
 
     def close(self) -> None:
-        """Finish the file."""
+        """Finish the file.
+
+        Raises:
+            RecordingError: its end cannot be written.
+        """
         if not self._raw.closed:
-            if self._out is not self._raw:
-                self._out.close()
-            self._raw.close()
+            with self._writing():
+                if self._out is not self._raw:
+                    self._out.close()
+                self._raw.close()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            for file in (self._out, self._raw):  # they would try again, and fail again
+                with contextlib.suppress(OSError, ValueError):
+                    file.close()
+            why = error.strerror or error
+            kept = f", {self.scrapes} scrapes are in it" if self.scrapes else ""
+            raise RecordingError(f"cannot write {self.path}: {why}{kept}") from error
+
+    def _kept(self, scrape: Scrape) -> dict[str, Any]:
+        line: dict[str, Any] = {"at": scrape.at, "target": scrape.target}
+        if scrape.error is not None:
+            line["error"] = redact(scrape.error)
+        else:
+            line["status"] = scrape.status
+            line["body"] = self._body(scrape.body)
+            if scrape.truncated:
+                line["truncated"] = True
+            if scrape.note:
+                line["note"] = redact(scrape.note)
+        info = facts(scrape.info)
+        if info and self._told.get(scrape.target) != info:
+            self._told[scrape.target] = info
+            line["info"] = {k: redact(v) if isinstance(v, str) else v for k, v in info.items()}
+        return line
 
     def _body(self, body: bytes) -> str:
-        if not self._full and body.lstrip()[:1] != b"<":
-            kept = [line for line in body.split(b"\n") if name_of(line) in WANTED_BYTES]
-            body = b"".join(line + b"\n" for line in kept)
-        return "\n".join(map(redact_line, body.decode("utf-8", "replace").split("\n")))
+        text = (body if self._full else _read_of(body)).decode("utf-8", "replace")
+        return "\n".join(map(redact_line, text.split("\n")))
 
     def _line(self, value: dict[str, Any]) -> None:
-        try:
-            self._out.write(json.dumps(value, ensure_ascii=False).encode() + b"\n")
-        except OSError as error:
-            raise RecordingError(f"cannot write {self.path}: {error.strerror}") from error
+        self._out.write(json.dumps(value, ensure_ascii=False).encode() + b"\n")
 
 
-def _compressor(path: Path, raw: IO[bytes]) -> tuple[IO[bytes], Callable[[], Any]]:
-    if path.suffix == ".gz":
-        out = gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=6, mtime=0)
+def _read_of(body: bytes) -> bytes:
+    """The lines of a page that are read, and the line it stops in the middle of.
 
-        def flush_gz() -> None:
-            out.flush()
-            raw.flush()
-
-        return cast(IO[bytes], out), flush_gz
-    if path.suffix == ".zst":
-        import zstandard
-
-        writer = zstandard.ZstdCompressor(level=6).stream_writer(raw, closefd=False)
-
-        def flush_zst() -> None:
-            writer.flush(zstandard.FLUSH_FRAME)
-            raw.flush()
-
-        return writer, flush_zst
-    return raw, raw.flush
+    Of a page on which nothing is read, the beginning: a replay must say the same of it.
+    """
+    *whole, rest = body.split(b"\n")
+    kept = [line for line in whole if name_of(line) in WANTED_BYTES]
+    if kept or name_of(rest) in WANTED_BYTES:
+        return b"".join(line + b"\n" for line in kept) + rest[: 1 << 16]
+    start = body.lstrip()
+    samples = [line[:_FOREIGN_BYTES] for line in whole if name_of(line)][:_FOREIGN_LINES]
+    if start[:1] == b"<" or not samples:
+        return start[:_FOREIGN_BYTES]
+    return b"".join(line + b"\n" for line in samples)
 
 
 class Recording:
@@ -148,8 +169,12 @@ class Recording:
         self.note: str | None = None
         """How it ends badly, once that is known."""
         self.scrapes = 0
-        self._lines = _numbered(path)
-        _, first = next(self._lines, (0, ""))
+        self._file = _lines(path)
+        self._lines = enumerate(self._file, 1)
+        try:
+            _, first = next(self._lines, (0, b""))
+        except EOFError:
+            raise RecordingError(f"{path} stops in its first line", hint=_HINT) from None
         if not first:
             raise RecordingError(f"{path} is empty", hint=_HINT)
         self.header = _header(path, first)
@@ -161,23 +186,31 @@ class Recording:
             RecordingError: a line other than the last is not a scrape.
         """
         bad: tuple[int, str] | None = None
-        for number, line in self._lines:
-            if bad is not None:
-                raise RecordingError(f"{self.path}, line {bad[0]}: {bad[1]}", hint=_HINT)
-            if not line.strip():
-                continue
-            try:
-                scrape = _scrape(json.loads(line))
-            except (ValueError, KeyError, TypeError) as error:
-                bad = (number, _why(error))
-                continue
-            self.scrapes += 1
-            yield scrape
-        if bad is not None:
-            if bad[1].startswith("not JSON") or bad[1].startswith("ends"):
-                self.note = f"the recording ends in a cut line (line {bad[0]}), which is left out"
-            else:
-                raise RecordingError(f"{self.path}, line {bad[0]}: {bad[1]}", hint=_HINT)
+        number = 1
+        try:
+            for number, line in self._lines:
+                if bad is not None:
+                    raise RecordingError(f"{self.path}, line {bad[0]}: {bad[1]}", hint=_HINT)
+                if not line.strip():
+                    continue
+                try:
+                    scrape = _scrape(json.loads(line.decode()))
+                except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+                    bad = (number, _why(error))
+                    continue
+                self.scrapes += 1
+                yield scrape
+        except EOFError:
+            self.note = f"the recording's compressed data stops early, in or after line {number}"
+        if bad is None:
+            return
+        if not bad[1].startswith("not JSON"):
+            raise RecordingError(f"{self.path}, line {bad[0]}: {bad[1]}", hint=_HINT)
+        self.note = f"the recording ends in a cut line (line {bad[0]}), which is left out"
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
 
 
 _HINT = "a recording is made by `specctl record FILE`; docs/contracts.md has its form"
@@ -186,53 +219,33 @@ _HINT = "a recording is made by `specctl record FILE`; docs/contracts.md has its
 def _why(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"not JSON ({error.msg})"
+    if isinstance(error, UnicodeDecodeError):
+        return "not JSON (not UTF-8 text)"
+    if isinstance(error, RecursionError | OverflowError):
+        return "not a scrape"
     if isinstance(error, KeyError):
         return f"not a scrape: {error.args[0]!r} is missing"
     return f"not a scrape: {error}"
 
 
-def _numbered(path: Path) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers; a compressed file that stops early ends in its last whole line."""
+def _lines(path: Path) -> Generator[bytes, None, None]:
     number = 0
     try:
-        with path.open("rb") as raw, _decompressor(path, raw) as stream:
-            while True:
-                try:
-                    line = stream.readline()
-                except EOFError:
-                    yield number + 1, "{"
-                    return
-                if not line:
-                    return
-                number += 1
-                yield number, line.decode("utf-8")
+        for number, line in enumerate(streams.lines(path), 1):  # noqa: B007 - told if it breaks
+            yield line
     except OSError as error:
         raise RecordingError(
             f"cannot read {path}: {error.strerror or error}", hint="check --replay FILE"
         ) from error
-    except UnicodeDecodeError as error:
-        raise RecordingError(f"{path}, line {number + 1}: not UTF-8 text", hint=_HINT) from error
+    except streams.DamagedError as error:
+        where = f", line {number + 1}" if number else ""
+        raise RecordingError(f"{path}{where}: {error}", hint=_HINT) from error
 
 
-def _decompressor(path: Path, raw: IO[bytes]) -> IO[bytes]:
-    head = raw.read(4)
-    raw.seek(0)
-    if head[:2] == b"\x1f\x8b":
-        return cast(IO[bytes], gzip.GzipFile(fileobj=raw))
-    if head == b"\x28\xb5\x2f\xfd":
-        import zstandard
-
-        reader = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
-        return io.BufferedReader(reader)
-    if path.suffix in {".gz", ".zst"} and head:
-        raise RecordingError(f"{path} is not {path.suffix} data", hint=_HINT)
-    return raw
-
-
-def _header(path: Path, line: str) -> Header:
+def _header(path: Path, line: bytes) -> Header:
     try:
-        value = json.loads(line)
-    except ValueError:
+        value = json.loads(line.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict) or "schema" not in value:
         raise RecordingError(f"{path} is not a recording: its first line is no header", hint=_HINT)
@@ -241,7 +254,7 @@ def _header(path: Path, line: str) -> Header:
             f"{path} has schema {value['schema']!r}; this specctl reads {SCHEMA}", hint=_HINT
         )
     interval = value.get("interval_s", 1.0)
-    if not isinstance(interval, int | float) or not interval > 0:
+    if not _is_number(interval) or not 0 < interval < _YEAR_10000:
         raise RecordingError(f"{path}: interval_s {interval!r} is not a positive number")
     return Header(
         created=str(value.get("created", "")),
@@ -255,27 +268,36 @@ def _scrape(value: Any) -> Scrape:
     if not isinstance(value, dict):
         raise TypeError("not an object")
     at, target = value["at"], value["target"]
-    if isinstance(at, bool) or not isinstance(at, int | float):
-        raise TypeError(f"at {at!r} is not a time")
-    if not isinstance(target, str):
-        raise TypeError(f"target {target!r} is not a string")
-    target = re.sub(r"//[^/@]*@", "//", target).rstrip("/").removesuffix("/metrics")
+    if not _is_number(at) or not 0 <= at < _YEAR_10000:
+        raise TypeError(f"at {at!r} is not a time in Unix seconds")
+    if not isinstance(target, str) or not target:
+        raise TypeError(f"target {target!r} is not the address of a server")
+    target = re.sub(r"//[^/@]*@", "//", _plain(target)).rstrip("/").removesuffix("/metrics")
     raw_info = value.get("info")
-    info = raw_info if isinstance(raw_info, dict) else {}
-    if "version" in value:
-        info = {"version": value["version"], **info}
-    if "error" in value:
-        return Scrape(float(at), target, error=str(value["error"]), info=info)
+    info = facts({**value, **(raw_info if isinstance(raw_info, dict) else {})})
+    if value.get("error") is not None:
+        return Scrape(float(at), target, error=_plain(str(value["error"])), info=info)
     status, body = value.get("status", 200), value["body"]
     if not isinstance(body, str) or isinstance(status, bool) or not isinstance(status, int):
         raise TypeError("status is not a number or body not a string")
-    kept, note = bounded(body.encode())
+    kept, note = bounded(body.encode("utf-8", "replace"))
+    said = value.get("note")
     return Scrape(
         float(at),
         target,
         status,
         kept,
         truncated=bool(value.get("truncated", False)),
-        note=value.get("note") or note,
+        note=_plain(said) if isinstance(said, str) and said else note,
         info=info,
     )
+
+
+def _is_number(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and -_HUGE < value < _HUGE  # not NaN either
+
+
+def _plain(text: str) -> str:
+    """Text that can be encoded again: JSON can spell halves of characters."""
+    return text.encode("utf-8", "replace").decode()

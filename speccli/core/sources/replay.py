@@ -41,5 +41,5 @@ class ReplaySource:
         return batch
 
     async def aclose(self) -> None:
-        """Nothing is held open between rounds but the file, which ends with the iterator."""
-        self._scrapes.close() if hasattr(self._scrapes, "close") else None
+        """Close the file."""
+        self.recording.close()
