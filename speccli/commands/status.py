@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from speccli import diagnostics, output
-from speccli.core.errors import ExitCode
+from speccli.core.errors import ExitCode, UsageError
 from speccli.options import FormatOption, SourceOptions, with_source
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from speccli.core.stats.snapshot import EngineSnapshot
+
 DEFAULT_WINDOW_S = 10.0
+_NAMED = 3
 
 
 @with_source
@@ -42,8 +47,15 @@ def look(source: SourceOptions, output_format: output.Format, *, since_start: bo
     from speccli.core.open import open_source
     from speccli.core.views.status import status
 
-    window_s = 0.0 if since_start else DEFAULT_WINDOW_S
-    opened = open_source(source.settings(), replay=source.replay, default_window_s=window_s)
+    settings = source.settings()
+    if since_start:
+        if source.replay or source.window or settings.prometheus:
+            raise UsageError(
+                "--since-start is one scrape of a live engine: no --replay, --window, --prometheus",
+                hint="give --endpoint http://host:8000",
+            )
+        settings = dataclasses.replace(settings, window="0")
+    opened = open_source(settings, replay=source.replay, default_window_s=DEFAULT_WINDOW_S)
 
     def progress(done: float, whole: float) -> None:
         diagnostics.progress(f"specctl: watching for {whole:.0f} s … {done:.0f}")
@@ -60,9 +72,18 @@ def look(source: SourceOptions, output_format: output.Format, *, since_start: bo
     output.emit(lambda: status(answer.snapshot, answer.findings), table, output_format)
     if answer.readable:
         return int(ExitCode.OK)
-    why = "; ".join(f"{e.target}: {e.reason}" for e in answer.snapshot.engines[:3])
-    diagnostics.error(
+    diagnostics.error(*unread(answer.snapshot.engines, recorded=source.replay is not None))
+    return int(ExitCode.UNKNOWN)
+
+
+def unread(engines: Sequence[EngineSnapshot], *, recorded: bool) -> tuple[str, str]:
+    """That nothing could be read, why, and what to do."""
+    why = "; ".join(f"{e.target}: {e.reason}" for e in engines[:_NAMED])
+    if len(engines) > _NAMED:
+        why += f"; and {len(engines) - _NAMED} more"
+    if recorded:
+        return f"no engine in the recording ({why or 'it has no scrapes'})", "record a longer time"
+    return (
         f"no engine could be read ({why or 'no targets'})",
         "check the address, the port-forward and the credentials; `specctl doctor` looks closer",
     )
-    return int(ExitCode.UNKNOWN)

@@ -1,11 +1,13 @@
 """Settings: a typed flag beats the environment, which beats the profile, which beats the default.
 
 `specctl.toml` is looked for in the working directory and its parents, then in the user's
-configuration folder. Top-level keys hold for every profile; `[profile.NAME]` adds to them.
+configuration folder; the project's file beats the user's. Top-level keys hold for every profile;
+`[profile.NAME]` beats them, wherever it stands, because it was asked for by name.
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import tomllib
@@ -84,20 +86,41 @@ def load(
         UsageError: a configuration file or variable that cannot be used.
     """
     profile = profile or environment.get(f"{ENVIRONMENT}PROFILE")
-    merged = _from_files(profile, environment, directory)
-    merged |= _from_environment(environment)
     typed = {k: v for k, v in flags.items() if v is not None and v != []}
-    # A source that is typed replaces one that is configured, rather than joining it.
-    if "endpoint" in typed or "prometheus" in typed or flags.get("replay"):
-        merged.pop("endpoint", None)
-        merged.pop("prometheus", None)
+    merged: dict[str, Any] = {}
+    for layer in (
+        *_from_files(profile, environment, directory),
+        _from_environment(environment),
+        typed,
+    ):
+        _put_over(merged, layer)
     known = {field.name for field in fields(Settings)}
-    merged |= {k: v for k, v in typed.items() if k in known}
+    merged = {k: v for k, v in merged.items() if k in known}
     if isinstance(merged.get("endpoint"), str):
-        merged["endpoint"] = [part for part in merged["endpoint"].split(",") if part.strip()]
+        merged["endpoint"] = merged["endpoint"].split(",")
     if "endpoint" in merged:
-        merged["endpoint"] = tuple(merged["endpoint"])
+        merged["endpoint"] = tuple(part for part in merged["endpoint"] if part.strip())
+    for name, value in merged.items():
+        if wrong := _out_of_range(name, value):
+            raise UsageError(f"{name} is {value!r}; {wrong}", hint="see specctl status --help")
     return Settings(**merged)
+
+
+_TOGETHER: tuple[tuple[str, ...], ...] = (
+    ("endpoint", "prometheus", "replay"),
+    ("token", "token_file"),
+)
+"""Settings of which one stands for all: a source that is typed replaces one that is configured."""
+
+
+def _put_over(merged: dict[str, Any], layer: Mapping[str, Any]) -> None:
+    for group in _TOGETHER:
+        if any(layer.get(name) is not None for name in group):
+            for name in group:
+                merged.pop(name, None)
+    if layer.get("cert") is not None:
+        merged.pop("key", None)  # it belongs to another certificate
+    merged.update(layer)
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
@@ -115,42 +138,53 @@ def config_files(environment: Mapping[str, str], directory: Path) -> list[Path]:
     """The files that would be read, the user's first, so that the project's beats it."""
     if named := environment.get(f"{ENVIRONMENT}CONFIG"):
         return [Path(named)]
-    home = Path(
-        environment.get("XDG_CONFIG_HOME") or Path(environment.get("HOME", "~")) / ".config"
-    )
-    found = [home.expanduser() / "specctl" / FILE]
+    found = []
+    home = environment.get("HOME")
+    user = environment.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else None)
+    if user:
+        found.append(Path(user) / "specctl" / FILE)
     for folder in (directory, *directory.parents):
-        if (folder / FILE).is_file():
+        if _is_there(folder / FILE):
             found.append(folder / FILE)
             break
-    return [path for path in found if path.is_file()]
+    return [path for path in dict.fromkeys(found) if _is_there(path)]
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is such a file; a folder that may not be looked into holds none."""
+    with contextlib.suppress(OSError):
+        return path.is_file()
+    return False
 
 
 def _from_files(
     profile: str | None, environment: Mapping[str, str], directory: Path
-) -> dict[str, Any]:
-    merged: dict[str, Any] = {}
+) -> list[dict[str, Any]]:
+    """The layers of the files, weakest first: what holds for all of each, then the profile."""
+    common: list[dict[str, Any]] = []
+    named: list[dict[str, Any]] = []
     profiles: set[str] = set()
     for path in config_files(environment, directory):
         try:
-            content = tomllib.loads(path.read_text())
+            content = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise UsageError(f"cannot read {path}: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise UsageError(f"{path} is not TOML: {error}") from error
         tables = content.pop("profile", {})
         if not isinstance(tables, dict):
             raise UsageError(f"{path}: profile must be a table", hint="write [profile.prod]")
         profiles |= set(tables)
-        merged |= _checked(content, path, "")
-        if profile in tables:
-            merged |= _checked(tables[profile], path, f"profile.{profile}.")
+        common.append(_checked(content, path, ""))
+        checked = {name: _checked(t, path, f"profile.{name}.") for name, t in tables.items()}
+        if profile in checked:
+            named.append(checked[profile])
     if profile and profile not in profiles:
         raise UsageError(
             f"no profile {profile!r} in {FILE}{_nearest(profile, profiles)}",
             hint=f"add [profile.{profile}] to {FILE}",
         )
-    return merged
+    return [*common, *named]
 
 
 def _checked(table: Any, path: Path, prefix: str) -> dict[str, Any]:
@@ -166,7 +200,12 @@ def _checked(table: Any, path: Path, prefix: str) -> dict[str, Any]:
         if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
             kinds = wanted if isinstance(wanted, tuple) else (wanted,)
             allowed = " or ".join(kind.__name__ for kind in kinds)
-            raise UsageError(f"{path}: {prefix}{raw} is {value!r}; it must be {allowed}")
+            shown = "…" if name == "token" else repr(value)
+            raise UsageError(f"{path}: {prefix}{raw} is {shown}; it must be {allowed}")
+        if isinstance(value, list) and not all(isinstance(each, str) for each in value):
+            raise UsageError(f"{path}: {prefix}{raw} must be a list of strings")
+        if wrong := _out_of_range(name, value):
+            raise UsageError(f"{path}: {prefix}{raw} is {value!r}; {wrong}")
         numeric = name in {"interval", "window", "deadline", "hold"}
         values[name] = str(value) if numeric else value
     return values
@@ -179,21 +218,39 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         text = environment.get(variable)
         if text is None or text == "":
             continue
-        wanted = _TYPES.get(field.name, str)
+        wanted, kind = _TYPES.get(field.name, str), "text"
         try:
             if wanted is bool:
-                values[field.name] = {"1": True, "true": True, "0": False, "false": False}[
-                    text.lower()
-                ]
+                kind = "1 or 0"
+                values[field.name] = _SWITCH[text.strip().lower()]
             elif wanted is int:
+                kind = "a whole number"
                 values[field.name] = int(text)
             elif wanted == (int, float):
+                kind = "a number"
                 values[field.name] = float(text)
             else:
                 values[field.name] = text
         except (KeyError, ValueError) as error:
-            raise UsageError(f"{variable}={text!r} cannot be read as its type") from error
+            raise UsageError(f"{variable} is {text!r}; it must be {kind}") from error
+        if wrong := _out_of_range(field.name, values[field.name]):
+            raise UsageError(f"{variable} is {text!r}; {wrong}")
     return values
+
+
+_SWITCH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+_AT_MOST = {"floor": 1.0}
+_AT_LEAST = {"gpus_per_engine": 1}
+
+
+def _out_of_range(name: str, value: Any) -> str | None:
+    """What is wrong with a number, whoever gave it; None if nothing is."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    low, high = _AT_LEAST.get(name, 0), _AT_MOST.get(name, 1e15)
+    if low <= value <= high:  # not NaN either
+        return None
+    return f"it must be from {low:g} to {high:g}" if name in _AT_MOST else f"at least {low:g}"
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
@@ -203,4 +260,7 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 def here() -> tuple[Mapping[str, str], Path]:
     """The environment and working directory of this process."""
-    return os.environ, Path.cwd()
+    try:
+        return os.environ, Path.cwd()
+    except OSError:  # it was removed: no project file is there
+        return os.environ, Path("/")

@@ -26,9 +26,13 @@ class Answer:
     @property
     def readable(self) -> bool:
         """Whether at least one engine could be read."""
-        if self.snapshot.pooled_engines:
-            return True
-        return any(e.engine != "?" and e.increase is not None for e in self.snapshot.engines)
+        return _readable(self.snapshot)
+
+
+def _readable(snapshot: Snapshot) -> bool:
+    if snapshot.pooled_engines:
+        return True
+    return any(e.engine != "?" and e.increase is not None for e in snapshot.engines)
 
 
 async def ask(
@@ -70,12 +74,14 @@ async def _watch(
     """Rounds every interval until the window is full; one round where nothing answers."""
     window_s = opened.window_s or 0.0
     poller = opened.poller
-    await poller.round()
+    snapshot = await poller.round()
     began = clock()
     rounds = 1
-    while not poller.window.dark and (left := began + window_s - clock()) > 0:
+    while (left := began + window_s - clock()) > 0:
+        if poller.window.dark and not (snapshot and _readable(snapshot)):
+            break  # an answer may fail now and then; that there never was one is an answer itself
         progress(window_s - left, window_s)
         await sleep(min(left, max(0.0, began + rounds * opened.interval_s - clock())))
-        await poller.round()
+        snapshot = await poller.round()
         rounds += 1
     return poller.snapshot()

@@ -20,6 +20,8 @@ from speccli.core.units import seconds
 _PROMETHEUS_WINDOW_S = 60.0
 """A window that holds a few of Prometheus's own scrapes."""
 _HINT = "give --endpoint http://host:8000, --prometheus URL or --replay FILE (or specctl.toml)"
+_SHORTEST_S = 0.1
+"""Interval or deadline under which nothing sensible can be measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,10 @@ def access_of(settings: Settings) -> Access:
     """How the settings let us in."""
 
     def path(text: str | None) -> Path | None:
-        return Path(text).expanduser() if text else None
+        try:
+            return Path(text).expanduser() if text else None
+        except RuntimeError as error:
+            raise UsageError(f"{text}: {error}") from error
 
     return Access(
         token=settings.token,
@@ -101,19 +106,21 @@ def open_source(
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)} together: one source at a time", hint=_HINT)
     asked = seconds(settings.window, what="--window") if settings.window else None
+    deadline = seconds(settings.deadline, what="--deadline") if settings.deadline else None
+    if deadline is not None and deadline < _SHORTEST_S:
+        raise UsageError(f"--deadline {settings.deadline}: at least 0.1 s", hint="try 5s")
     if replay:
         return _open_replay(settings, replay, asked, pace)
     window_s = default_window_s if asked is None else asked
     if settings.prometheus:
         return _open_prometheus(settings, settings.prometheus, asked, default_window_s, tap)
     interval = seconds(settings.interval, what="--interval") if settings.interval else 1.0
-    if interval < 0.1:
+    if interval < _SHORTEST_S:
         raise UsageError(f"--interval {settings.interval}: at least 0.1 s", hint="try 1s")
-    deadline = seconds(settings.deadline, what="--deadline") if settings.deadline else 5.0
     source = ScrapeSource(
         parse_targets(list(settings.endpoint or ())),
         interval_s=interval,
-        deadline_s=deadline,
+        deadline_s=5.0 if deadline is None else deadline,
         access=access_of(settings),
     )
     poller = Poller(
