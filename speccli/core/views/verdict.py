@@ -11,6 +11,11 @@ from speccli.core.views.format import duration, hundredths, ratio
 from speccli.core.views.state import RANK, Finding, UiState, subject_name
 from speccli.core.views.text import Line, Span, clean, glyph, line, wrap
 
+_SETTLE_S = 5.0
+"""Seconds of data under which the absence of drafts is not worth a word."""
+_ALL_OF_IT = "… (a)"
+"""Where a sentence was cut: the key that shows it whole."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -64,10 +69,19 @@ def verdict_lines(said: Verdict, width: int, rows: int) -> list[Line]:
     lines += [line(" " * indent, text) for text in body[1:]]
     if said.action and len(lines) < rows:
         lines += _action(said.action, width, indent, rows - len(lines))
-    return (lines + [()] * rows)[:rows]
+    return ([_marked(each) for each in lines] + [()] * rows)[:rows]
+
+
+def _marked(row: Line) -> Line:
+    """A row that was cut says which key shows all of it."""
+    if not row or not row[-1].text.endswith("…"):
+        return row
+    text, style = row[-1]
+    return (*row[:-1], Span(text[: -len(_ALL_OF_IT)].rstrip() + _ALL_OF_IT, style))
 
 
 def _body(text: str, first: int, rest: int, rows: int) -> list[str]:
+    text = " ".join(text.split())
     head = wrap(text, first, 1 if rows == 1 else 99)
     if rows == 1 or len(head) == 1:
         return head[:1]
@@ -191,6 +205,9 @@ def _fine(snapshot: Snapshot) -> Verdict:
     fleet = snapshot.fleet
     rate, length = fleet.acceptance_rate, fleet.acceptance_length
     if rate.value is None or length.value is None:
+        if 0 < snapshot.covered_s < _SETTLE_S and fleet.running.value:
+            text = f"requests run; no draft in the first {snapshot.covered_s:.1f} s of data"
+            return Verdict("unknown", "WAITING", text)
         text = "requests run, and whether speculation helps them is not known: "
         if engines and all(e.method == "none" for e in engines):
             text = "speculation is off: "

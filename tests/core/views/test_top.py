@@ -80,7 +80,8 @@ def test_cost_stands_beside_the_baseline() -> None:
 def test_named_outlier_with_its_finding_and_action() -> None:
     world = World(3)
     world.servers[1].by_position = (0.4, 0.2, 0.1)
-    shown = view(world.run(70), ui(), Found("LOW_ACCEPTANCE", "warning", "10.0.0.5:8000/0"))
+    found = Found("LOW_ACCEPTANCE", "warning", "10.0.0.5:8000/0")
+    shown = view(world.run(70), ui(120, 24), found)
     assert shown.verdict.severity == "warning"
     first, second = (plain(row).rstrip() for row in shown.block("verdict"))
     assert first.startswith("▲ WARNING  10.0.0.5:8000/0 0.31 < 0.40, n 3,000; fleet 0.456")
@@ -275,3 +276,33 @@ def test_help_and_quit_are_named(width: int, paused: bool) -> None:
 def test_eighty_columns_name_every_key() -> None:
     told = plain(view(World(1).run(2), ui(80, 24)).block("keys")[0])
     assert all(f"{key} " in told for key in ("enter", "s", "/", "w", "p", "e", "a", "?", "q"))
+
+
+def test_a_cut_sentence_names_the_key_that_shows_it_whole() -> None:
+    long = (
+        "raise --max-model-len, then restart one replica and compare its acceptance with the rest"
+    )
+    found = Found("LOW_ACCEPTANCE", "warning", "10.0.0.4:8000/0", action=long)
+    said = plain(view(World(2).run(70), ui(80, 24), found).block("verdict")[1])
+    assert said.rstrip().endswith("… (a)")
+    assert len(said) == 80
+
+
+def test_a_long_verdict_loses_no_letter_between_its_rows() -> None:
+    evidence = "2,432 tokens  generated and no speculation series since the process started, n 5"
+    found = Found("SPEC_NOT_ACTIVE", "critical", "10.0.0.4:8000/0", evidence, cause="")
+    rows = view(World(2).run(70), ui(80, 34), found).block("verdict")
+    said = " ".join(plain(row).strip() for row in rows[:2])
+    assert " ".join(evidence.split()) in said
+
+
+def test_the_first_fraction_of_a_second_is_no_alarm() -> None:
+    world = World(1)
+    world.run(1)
+    world.servers[0].busy = False
+    world.servers[0].engine.running = 4.0
+    scrape = replace(world.servers[0].scrape(world.at + 0.3))
+    world.window.push([scrape])
+    shown = view(world.window.snapshot(world.at + 0.3))
+    assert shown.verdict.word == "WAITING"
+    assert "no draft in the first 0.3 s of data" in shown.text()
