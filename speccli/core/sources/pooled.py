@@ -19,7 +19,7 @@ from speccli.core.errors import SourceError
 from speccli.core.sources import promql
 from speccli.core.sources.promapi import Answer
 from speccli.core.sources.prometheus import Census, PrometheusSource, rounds_of
-from speccli.core.sources.recorded import recorded, recorded_window
+from speccli.core.sources.recorded import complete, recorded, recorded_window
 from speccli.core.sources.tables import (
     Table,
     buckets_of,
@@ -148,12 +148,15 @@ class PooledFleet:
     # Questions ----------------------------------------------------------------------------------
 
     async def _newest(self) -> float:
-        """The instant to ask about, Unix seconds: the newest sample's.
+        """The instant to ask about, Unix seconds: the newest sample's, or the rules'.
 
         The server's present would lie beyond what a slow scrape or a lagging store has delivered,
         and `increase()` takes the missing samples for missing growth.
         """
-        answer = await self._api.query(promql.newest(self._source.selector))
+        rules = self._census.rules
+        answer = await self._api.query(
+            complete() if rules else promql.newest(self._source.selector)
+        )
         newest = next((series.value for series in answer.series), None)
         return self._api.now() if newest is None else newest + 0.001
 

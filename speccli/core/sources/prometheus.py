@@ -151,12 +151,13 @@ class PrometheusSource:
             self.interval_s = min(10.0, max(1.0, census.interval_s / 3))
 
     async def count(self) -> Census:
-        """The fleet's size and jobs, counted anew every half minute.
+        """The fleet's size and jobs, counted anew every half minute, and while there is none.
 
         Raises:
             SourceError: Prometheus gives no usable answer.
         """
-        if self.census is None or self._clock() - self._counted_at > _CENSUS_EVERY_S:
+        known = self.census is not None and self.census.jobs
+        if not known or self._clock() - self._counted_at > _CENSUS_EVERY_S:
             self.assume(await take_census(self.api, self.selector))
         assert self.census is not None
         return self.census

@@ -153,7 +153,7 @@ def census(selector: Selector) -> str:
 
 
 def newest(selector: Selector) -> str:
-    """The time of the newest sample of any engine, as a value."""
+    """The time of the newest sample of any engine."""
     names = [_gauge(adapter, "running").names[0] + selector.braces() for adapter in ADAPTERS]
     return f"max(timestamp({' or '.join(names)}))"
 

@@ -52,18 +52,28 @@ def recorded_window(window_s: float) -> float:
     return window_s if window_s >= RULE_WINDOW_S + 2 * RULE_INTERVAL_S else RULE_WINDOW_S
 
 
+def complete() -> str:
+    """The newest time of which every rule has recorded its value.
+
+    The rules of a group are evaluated one after the other, so a ratio of two of them may mix two
+    evaluations. The last rule of a group is `INFO`: where it has a sample, all others have one.
+    """
+    return f"min(max by (engine_kind) (timestamp({INFO})))"
+
+
 def recording_rules() -> dict[str, Any]:
     """The rules file."""
-    info = {"record": INFO, "expr": "vector(1)", "labels": {"version": RULES_VERSION}}
-    groups: list[dict[str, Any]] = [{"name": "specctl", "rules": [info]}]
+    groups: list[dict[str, Any]] = []
     for adapter in ADAPTERS:
         fleet = Fleet(adapter, op="rate", by=LEVEL)
-        counters = [*fleet.speculation(), *fleet.work()]
-        groups.append({"name": f"specctl-{adapter.kind}", "rules": _rules(adapter, counters)})
+        rules = _rules(adapter, [*fleet.speculation(), *fleet.work()])
+        labels = {"version": RULES_VERSION, "engine_kind": adapter.kind}
+        rules.append({"record": INFO, "expr": "vector(1)", "labels": labels})
+        groups.append({"name": f"specctl-{adapter.kind}", "rules": rules})
         for histogram in adapter.histograms:
             name = f"specctl-{adapter.kind}-{histogram.field}"
-            rules = _rules(adapter, [*fleet.buckets(histogram)])
-            groups.append({"name": name, "rules": rules})
+            buckets = _rules(adapter, [*fleet.buckets(histogram)])
+            groups.append({"name": name, "rules": buckets})
     return {"groups": [{**group, "interval": duration(RULE_INTERVAL_S)} for group in groups]}
 
 
