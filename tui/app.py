@@ -313,15 +313,19 @@ class TopApp(App[None]):
         if self.ui.paused:
             self.say("the screen is held: p resumes, then w changes the window")
             return
-        longer = [w for w in WINDOWS if self.ui.window_s is not None and w > self.ui.window_s]
-        window_s = longer[0] if longer else WINDOWS[0]
+        now = self.ui.window_s
+        longer = [w for w in WINDOWS if now is not None and w > now]
+        rest: list[float | None] = [*longer] if longer else [WINDOWS[0]]
+        if not longer and now is not None and not self.ui.live:
+            rest = [None]  # all of a recording
+        window_s = rest[0]
         self.ui = replace(self.ui, window_s=window_s)
         if self.poller is not None:
             window = self.poller.window
             window.settings = replace(window.settings, window_s=window_s)
             if self.latest is not None:
                 self._take(self.poller.snapshot(window_s))
-        self.say(f"window: {span_words(window_s)}")
+        self.say(f"window: {span_words(window_s) if window_s else 'the whole recording'}")
 
     def action_read_now(self) -> None:
         """Cut the pause between two rounds short."""

@@ -126,3 +126,18 @@ async def test_a_signal_leaves_by_the_apps_own_exit() -> None:
         signal.raise_signal(signal.SIGTERM)
         await until(pilot, lambda: not app.is_running)
     assert app.return_code == 143
+
+
+async def test_a_recording_goes_back_to_all_of_itself() -> None:
+    world, source = World(1, window_s=3600.0), ScriptedSource()
+    app = wired(world, source)
+    async with app.run_test(size=(100, 24)) as pilot:
+        app.change(live=False)
+        source.emit(world.round())
+        source.emit(world.round())
+        await until(pilot, lambda: "274 tok/s" in text_of(app))
+        await pilot.press("w")
+        assert app.ui.window_s is None
+        assert "window: the whole recording" in text_of(app)
+        await pilot.press("w")
+        assert app.ui.window_s == 10.0
