@@ -24,7 +24,11 @@ def test_broken_pages_make_no_impossible_number_and_no_exception() -> None:
 
 
 @pytest.mark.parametrize(
-    "seed", [pytest.param(101630, id="a-cost-past-all-bounds-of-a-count-of-1e-320")]
+    "seed",
+    [
+        pytest.param(101630, id="a-cost-past-all-bounds-of-a-count-of-1e-320"),
+        pytest.param(5001246, id="growth-that-was-dropped-came-back-in-the-trail"),
+    ],
 )
 def test_what_was_found_once_is_not_found_again(seed: int) -> None:
     session(seed, Tally())

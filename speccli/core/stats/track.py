@@ -197,6 +197,10 @@ class Track:
             self._torn = 0
             self.discarded += 1
             self._forget(values, layout.spec)
+            forgotten = array("d", last)
+            for i in layout.spec:
+                forgotten[i] = values[i]
+            self.last = replace(self.last, values=forgotten)  # growth is told from there on
             return values
         held = array("d", values)
         for i in layout.spec:

@@ -194,6 +194,8 @@ def test_counters_that_go_on_contradicting_each_other_are_dropped_and_counted() 
     track = follow([spec(0, 0, 0, 0)])
     for at in range(1, 9):
         track.push(spec(at, 10 * at, 5 * at, at))
+        assert track.growth is not None
+        assert list(track.growth) == [0, 0, 0]
     assert track.discarded == 2
     assert growth(track) == {"accepted_tokens": 0, "draft_tokens": 0, "drafts": 0}
 
