@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -65,6 +66,9 @@ def open_screen(
     from speccli.core.open import open_source
 
     opened = open_source(settings, replay=replay, default_window_s=DEFAULT_WINDOW_S, pace=pace)
+    # An exported COLUMNS or LINES would pin the screen to the size of some earlier terminal.
+    for name in ("COLUMNS", "LINES"):
+        os.environ.pop(name, None)
     # Textual takes a third of a second to import: usage errors above must not wait for it.
     from speccli.core.findings import evaluate
     from speccli.core.views.status import status_text
