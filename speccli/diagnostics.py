@@ -22,8 +22,8 @@ def warn(text: str) -> None:
 
 
 def error(message: str, hint: str | None = None) -> None:
-    """What is wrong and where; then what to do."""
-    _write(f"specctl: error: {message}")
+    """What is wrong and where, one line; then what to do."""
+    _write(f"specctl: error: {' '.join(message.split())}")
     if hint:
         _write(f"hint: {hint}")
 
@@ -55,6 +55,8 @@ def progress(text: str) -> None:
 
 
 def _write(text: str) -> None:
+    # Reasons and names come from servers and files: nothing in them may move the cursor.
+    text = "".join(char if char.isprintable() or char == "\n" else "?" for char in text)
     try:
         if sys.stderr.isatty():
             sys.stderr.write("\r\x1b[2K")

@@ -1,12 +1,16 @@
-"""A snapshot as rich tables: what `status` and `top --once` print for people."""
+"""A snapshot as text for people: what `status` and `top --once` print, at any width.
+
+A number is shown whole or not at all: where there is no room a column goes, never a digit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.text import Text
 
 from speccli.core.findings.base import Finding
@@ -16,167 +20,301 @@ from speccli.core.stats.snapshot import EngineSnapshot, Snapshot
 from speccli.core.values import Latency, Number, Quantile
 from speccli.core.views import format as fmt
 from speccli.core.views.status import BATCH_P99_MIN_N
-from speccli.core.views.text import GLYPHS, Span, clean
+from speccli.core.views.text import GLYPHS, Span, clean, middle, short
 
 _STYLES = {"warning": "yellow", "critical": "red bold", "unknown": "dim", "info": "green"}
 _STYLES |= {"ok": "green", "stale": "dim", "": "", "dim": "dim"}
 _ENGINES = 40
-"""Rows printed; `-o json` has every engine."""
+"""Rows printed, the worst first where there are more; `-o json` has every engine."""
 _STATE = {"ok": "ok", "no-traffic": "unknown", "partial": "warning", "stale": "warning"}
+_WORST = ("critical", "warning", "unknown", "ok")
+_KINDS = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM", "tgi": "TGI"}
+_INDENT = " " * 4
+_NAME = 16
+"""Cells of an engine's name before a column gives way to it."""
 
 
 def status_table(snapshot: Snapshot, findings: Sequence[Finding]) -> RenderableType:
     """The whole answer."""
-    parts: list[RenderableType] = [_head(snapshot), *map(_finding, findings), Text()]
-    readable = bool(snapshot.pooled_engines or any(e.increase for e in snapshot.engines))
+    parts: list[RenderableType] = [_head(snapshot)]
+    for each in findings:
+        parts += _finding(each)
+    readable = bool(snapshot.pooled_engines or snapshot.fresh)
     if readable:
-        parts += [_fleet(snapshot.fleet, snapshot), Text()]
+        parts += [Text(), _fleet(snapshot.fleet, snapshot)]
     if snapshot.by_batch:
-        parts += [Text("p99 of a step by batch size", "dim"), _batches(snapshot), Text()]
-    parts.append(_engines(snapshot.engines))
+        parts += [Text(), _batches(snapshot)]
+    if snapshot.engines:
+        parts += [Text(), _Engines(snapshot.engines)]
     reasons = _reasons(snapshot.fleet) if readable else []
-    if reasons:
-        parts += [Text(), *reasons]
-    return Group(*parts)
+    return Group(*parts, *([Text(), *reasons] if reasons else []))
 
 
 def _head(snapshot: Snapshot) -> Text:
-    count = snapshot.pooled_engines or len(snapshot.engines)
-    versions = sorted({e.version for e in snapshot.engines if e.version})
-    read = [e for e in snapshot.engines if e.increase is not None]
-    methods = sorted({f"{e.method} K={e.k}" if e.k else e.method for e in read})
-    window = "since each process started" if snapshot.subject.pool.since_start else ""
-    if snapshot.covered_s and not window:
-        window = f"over {fmt.span_words(round(snapshot.covered_s))}"
-    words = [f"{count} engine{'s' * (count != 1)}", ", ".join(methods), window]
-    if versions:
-        words.insert(1, f"vLLM {', '.join(versions)}" if len(versions) < 4 else "many versions")
-    text = Text(clean(" · ".join(word for word in words if word)), style="bold")
-    if snapshot.simulated:
-        text = Text("SIMULATED  ", style="black on yellow") + text
+    text = Text("SIMULATED  ", style="black on yellow") if snapshot.simulated else Text()
+    text.append(clean(" · ".join(_who(snapshot))), style="bold")
+    when = "since each process started" if snapshot.subject.pool.since_start else ""
+    if snapshot.covered_s and not when:
+        when = f"over {fmt.span_words(round(snapshot.covered_s))}"
+    if snapshot.at > 0:
+        when += f"{', to' if when else 'at'} {fmt.date_time(snapshot.at, UTC)} UTC"
+    if when:
+        text.append(f"\n{when}", style="dim")
     return text
 
 
-def _finding(finding: Finding) -> Text:
+def _who(snapshot: Snapshot) -> list[str]:
+    """How many engines and how they are, model, version, method."""
+    engines = snapshot.engines
+    count = snapshot.pooled_engines or len(engines)
+    thing = "engine" if any(e.engine != "?" for e in engines) or not engines else "target"
+    states = Counter(str(e.state) for e in engines)
+    words = [f"{count} {thing}{'s' * (count != 1)}"]
+    if set(states) - {"ok"}:
+        words[0] += f" ({', '.join(f'{n} {state}' for state, n in states.most_common())})"
+    models = sorted({e.model for e in engines if e.model})
+    words.append(", ".join(short(m, 40) for m in models) if len(models) < 3 else "several models")
+    versions = sorted({f"{_KINDS.get(e.kind, e.kind)} {e.version}" for e in engines if e.version})
+    words.append(", ".join(versions) if len(versions) < 4 else f"{len(versions)} versions")
+    read = [e for e in engines if e.increase is not None]
+    told = {"method not known" if e.method == "unknown" else e.method: e.k for e in read}
+    several = {e.k for e in read if e.k}
+    methods = [
+        f"{method} K={k}" if k and len(several) == 1 else method for method, k in told.items()
+    ]
+    return [word for word in (*words, ", ".join(sorted(methods))) if word]
+
+
+def _finding(finding: Finding) -> Iterator[RenderableType]:
     style = _STYLES.get(finding.severity, "")
-    text = Text(f"{GLYPHS.get(finding.severity, '○')} {finding.severity.upper():<8} ", style=style)
-    text.append(f"{finding.code}  {clean(finding.subject)}\n", style="bold")
-    for label, words in (("", finding.evidence), ("cause: ", finding.cause)):
+    head = Text(f"{GLYPHS.get(finding.severity, '○')} {finding.severity.upper()} ", style=style)
+    head.append(f"{finding.code}", style="bold")
+    head.append(f"  {clean(finding.subject)}")
+    yield head
+    for label, words in (
+        ("", finding.evidence),
+        ("cause: ", finding.cause),
+        ("do: ", finding.action),
+    ):
         if words:
-            text.append(f"    {label}{clean(words)}\n")
-    text.append(f"    do: {clean(finding.action)}" if finding.action else "")
-    return text
+            yield _Indented(f"{label}{words}")
 
 
-def _cell(span: Span) -> Text:
+def _text(span: Span) -> Text:
     return Text(span.text, style=_STYLES.get(span.style, ""))
 
 
-def _number(value: Number, form: str, unit: str = "") -> Text:
-    forms = {"ratio": fmt.ratio, "2": fmt.hundredths, "1": fmt.tenths, "n": fmt.count}
-    forms |= {"ms": fmt.millis, "usd": fmt.usd, "brief": fmt.brief, "%": fmt.percent}
-    span = fmt.number(value, forms[form])
-    known = value.value is not None
-    return _cell(Span(f"{span.text}{unit}" if known else span.text, span.style))
+def _number(value: Number, form: Callable[[float], str], unit: str = "") -> Text:
+    span = fmt.number(value, form)
+    return _text(Span(f"{span.text}{unit if value.value is not None else ''}", span.style))
 
 
 def _latency(value: Latency) -> Text:
     return Text(f"{fmt.interval(value.p50)} / {fmt.interval(value.p99)}")
 
 
-def _fleet(metrics: Metrics, snapshot: Snapshot) -> Table:
-    table = Table.grid(padding=(0, 3))
-    for _ in range(4):
-        table.add_column()
+class _Indented:
+    """Text with every line set in, and no blanks at its end."""
+
+    def __init__(self, text: str, style: str = "") -> None:
+        """`text`: one paragraph from anywhere."""
+        self._text = Text(clean(text), style)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        for line in self._text.wrap(console, max(10, options.max_width - len(_INDENT))):
+            line.rstrip()
+            yield Text(_INDENT) + line
+
+
+class _Pairs:
+    """Names and values, two pairs a line where there is room."""
+
+    def __init__(self, rows: Sequence[tuple[str, Text, str, Text]]) -> None:
+        """`rows`: a pair for the left half and one for the right."""
+        self._rows = rows
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        sizes = [max(len(row[i]) for row in self._rows) + 2 for i in range(4)]
+        if sum(sizes) - 2 <= options.max_width:
+            for name, value, other, second in self._rows:
+                left = Text(name.ljust(sizes[0]), "dim") + value
+                left.pad_right(sizes[0] + sizes[1] - len(left))
+                yield left + Text(other.ljust(sizes[2]), "dim") + second
+            return
+        for at in (0, 2):
+            for row in self._rows:
+                yield Text(str(row[at]).ljust(max(sizes[0], sizes[2])), "dim") + row[at + 1]
+
+
+def _fleet(metrics: Metrics, snapshot: Snapshot) -> _Pairs:
     positions = " ".join(fmt.number(n, fmt.position).text for n in metrics.acceptance_by_position)
-    wait = _number(metrics.queue_wait_ms, "ms", " ms")
-    wait.append(
-        f"  (seen {_number(metrics.queue_wait_observed_ms, 'ms')}"
-        f" · backlog {_number(metrics.queue_wait_backlog_ms, 'ms')})",
-        style="dim",
-    )
-    cost = _number(metrics.cost_per_1m_output_usd, "usd", " USD")
+    wait = _number(metrics.queue_wait_ms, fmt.millis, " ms")
+    parts = (metrics.queue_wait_observed_ms, metrics.queue_wait_backlog_ms)
+    if wait.plain != fmt.UNKNOWN.text:
+        seen, backlog = (fmt.number(part, fmt.millis).text for part in parts)
+        wait.append(f"  (observed {seen} · backlog {backlog})", style="dim")
+    cost = _number(metrics.cost_per_1m_output_usd, fmt.usd, " USD")
     without = snapshot.pricing.without_speculation_usd
     if without:
         cost.append(f"  (without speculation {fmt.usd(without)})", style="dim")
-    rows = (
-        ("tokens/step", _number(metrics.tokens_per_step, "2"), "queue wait", wait),
-        (
-            "acceptance",
-            _number(metrics.acceptance_rate, "ratio"),
-            "TTFT p50/p99",
-            _latency(metrics.ttft_s),
-        ),
-        (
-            "accept. length",
-            _number(metrics.acceptance_length, "2"),
-            "TPOT p50/p99",
-            _latency(metrics.tpot_s),
-        ),
-        ("by position", Text(positions or "—"), "step p50/p99", _latency(metrics.itl_s)),
-        (
-            "wasted",
-            _number(metrics.wasted_draft_tokens_per_s, "brief", " tok/s"),
-            "output",
-            _number(metrics.output_tokens_per_s, "n", " tok/s"),
-        ),
-        ("batch size", _number(metrics.batch_size, "1"), "$/1M output", cost),
+    left = (
+        ("tokens/step", _number(metrics.tokens_per_step, fmt.hundredths)),
+        ("acceptance", _number(metrics.acceptance_rate, fmt.ratio)),
+        ("accept. length", _number(metrics.acceptance_length, fmt.hundredths)),
+        ("by position", Text(positions or fmt.UNKNOWN.text)),
+        ("wasted", _number(metrics.wasted_draft_tokens_per_s, fmt.brief, " tok/s")),
+        ("batch size", _number(metrics.batch_size, fmt.tenths)),
     )
-    for name, value, other, second in rows:
-        table.add_row(Text(name, "dim"), value, Text(other, "dim"), second)
-    return table
+    right = (
+        ("queue wait", wait),
+        ("TTFT p50/p99", _latency(metrics.ttft_s)),
+        ("TPOT p50/p99", _latency(metrics.tpot_s)),
+        ("step p50/p99", _latency(metrics.itl_s)),
+        ("output", _number(metrics.output_tokens_per_s, fmt.count, " tok/s")),
+        ("$/1M output", cost),
+    )
+    return _Pairs([(*one, *two) for one, two in zip(left, right, strict=True)])
 
 
-def _batches(snapshot: Snapshot) -> Table:
-    table = Table(box=None, padding=(0, 3, 0, 0))
-    table.add_column("batch", style="dim")
+def _batches(snapshot: Snapshot) -> Text:
+    rows = [("batch size", "step p99", "n")]
     for row in snapshot.by_batch:
-        table.add_column(row.batch.replace("-", "–"), justify="right")
-
-    def p99(buckets: object) -> str:
-        from speccli.core.stats.increase import Buckets
-
-        if not isinstance(buckets, Buckets):
-            return "—"
-        value: Quantile = quantile(buckets, 0.99, min_n=BATCH_P99_MIN_N)
-        return fmt.interval(value)
-
-    table.add_row("p99", *(p99(row.itl) for row in snapshot.by_batch))
-    table.add_row("n", *(fmt.brief(row.itl.n if row.itl else 0) for row in snapshot.by_batch))
-    return table
+        if row.itl is not None:
+            p99 = fmt.interval(quantile(row.itl, 0.99, min_n=BATCH_P99_MIN_N))
+            rows.append((row.batch.replace("-", "–"), p99, fmt.brief(row.itl.n)))
+    sizes = [max(len(row[i]) for row in rows) for i in range(3)]
+    lines = ["  ".join(map(str.rjust, row, sizes)) for row in rows]
+    return Text(lines[0], "dim").append("\n" + "\n".join(lines[1:]), "not dim")
 
 
-def _engines(engines: Sequence[EngineSnapshot]) -> RenderableType:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("engine", no_wrap=True)
-    table.add_column("state", no_wrap=True)
-    for name in ("acc", "tok/step", "batch", "wait ms", "TPOT p99", "tok/s", "$/1M"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for engine in engines[:_ENGINES]:
-        severity, word = _STATE.get(engine.state, "critical"), str(engine.state)
-        if word == "ok" and engine.low_since is not None:
-            severity, word = "warning", "low acc"
-        metrics = engine.metrics
-        table.add_row(
-            Text(f"{GLYPHS[severity]} {clean(engine.name)}", _STYLES[severity]),
-            word,
-            _number(metrics.acceptance_rate, "ratio"),
-            _number(metrics.tokens_per_step, "2"),
-            _number(metrics.batch_size, "1"),
-            _number(metrics.queue_wait_ms, "ms"),
-            fmt.interval(metrics.tpot_s.p99),
-            _number(metrics.output_tokens_per_s, "n"),
-            _number(metrics.cost_per_1m_output_usd, "usd"),
+@dataclass(frozen=True)
+class _Column:
+    """One number of every engine; the one worth least goes where there is no room for all."""
+
+    title: str
+    worth: int
+    cell: Callable[[Metrics], Span]
+
+
+_COLUMNS = (
+    _Column("acc", 9, lambda m: fmt.number(m.acceptance_rate, fmt.ratio)),
+    _Column("tok/step", 8, lambda m: fmt.number(m.tokens_per_step, fmt.hundredths)),
+    _Column("batch", 3, lambda m: fmt.number(m.batch_size, fmt.tenths)),
+    _Column("wait ms", 7, lambda m: fmt.number(m.queue_wait_ms, fmt.millis)),
+    _Column("TPOT p99", 6, lambda m: fmt.quantile(m.tpot_s.p99)),
+    _Column("tok/s", 5, lambda m: fmt.number(m.output_tokens_per_s, fmt.count)),
+    _Column("$/1M", 4, lambda m: fmt.number(m.cost_per_1m_output_usd, fmt.usd)),
+)
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """A column with the numbers of every row."""
+
+    column: _Column
+    of: Sequence[Span]
+    width: int
+
+
+class _Engines:
+    """A row per engine, and under it why it is not well."""
+
+    def __init__(self, engines: Sequence[EngineSnapshot]) -> None:
+        """`engines`: in the order of the snapshot."""
+        self._more = max(0, len(engines) - _ENGINES)
+        if self._more:
+            engines = sorted(engines, key=lambda e: _WORST.index(_state(e)[0]))[:_ENGINES]
+        self._engines = engines
+        self._names = [clean(e.name.removesuffix("/?")) for e in engines]
+        self._states = [_state(e) for e in engines]
+        self._word = max(len("state"), *(len(word) for _, word in self._states))
+        self._columns: list[_Cells] = []
+        for column in _COLUMNS:
+            cells = [column.cell(e.metrics) for e in engines]
+            if column.title != "$/1M" or any(cell != fmt.UNKNOWN for cell in cells):
+                width = max(len(column.title), *(len(cell.text) for cell in cells))
+                self._columns.append(_Cells(column, cells, width))
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        columns, names = self._fitted(options.max_width)
+        yield self._line(Span("  "), "engine".ljust(len(names[0])), "state", columns, None)
+        for i, engine in enumerate(self._engines):
+            severity, word = self._states[i]
+            mark = Span(f"{GLYPHS[severity]} ", _STYLES[severity])
+            yield self._line(mark, names[i], word, columns, i)
+            if note := _note(engine):
+                yield _Indented(note, "dim")
+        if self._more:
+            yield Text(f"… and {self._more} more engines (-o json has them all)", "dim")
+
+    def _fitted(self, width: int) -> tuple[list[_Cells], list[str]]:
+        """The columns there is room for, and names short enough and still each its own."""
+        room = width - 2 - self._word - 2
+        whole = _without_common_domain(self._names) if self._wide(room) else self._names
+        columns = list(self._columns)
+        while True:
+            left = max(4, room - sum(cells.width + 2 for cells in columns))
+            size = min(max(map(len, whole)), left)
+            names = [middle(name, size).ljust(size) for name in whole]
+            apart = len(set(names)) == len(set(whole))
+            if len(columns) <= 1 or (apart and size >= min(_NAME, max(map(len, whole)))):
+                return columns, names
+            columns.remove(min(columns, key=lambda cells: cells.column.worth))
+
+    def _wide(self, room: int) -> bool:
+        return max(map(len, self._names)) > room - sum(c.width + 2 for c in self._columns)
+
+    def _line(
+        self, mark: Span, name: str, word: str, columns: Sequence[_Cells], row: int | None
+    ) -> Text:
+        style = "dim" if row is None else ""
+        text = Text(style=style, no_wrap=True, overflow="ellipsis")
+        text.append(f"{mark.text}{name}", mark.style).append(f"  {word.ljust(self._word)}")
+        for cells in columns:
+            cell = Span(cells.column.title) if row is None else cells.of[row]
+            text.append(f"  {cell.text.rjust(cells.width)}", _STYLES.get(cell.style, ""))
+        text.rstrip()
+        return text
+
+
+def _without_common_domain(names: Sequence[str]) -> list[str]:
+    """`pod-0.vllm.prod:8000/0`, `pod-1.vllm.prod:8000/0` as `pod-0…:8000/0`, `pod-1…:8000/0`."""
+    hosts = [name.partition(":")[0].split(".") for name in names]
+    if len(names) < 2 or any(len(host) < 2 or host[0].isdigit() for host in hosts):
+        return list(names)
+    common = 0
+    while all(len(host) > common + 1 for host in hosts) and (
+        len({host[-1 - common] for host in hosts}) == 1
+    ):
+        common += 1
+    if not common:
+        return list(names)
+    tails = [name[len(name.partition(":")[0]) :] for name in names]
+    return [f"{'.'.join(host[:-common])}…{tail}" for host, tail in zip(hosts, tails, strict=True)]
+
+
+def _state(engine: EngineSnapshot) -> tuple[str, str]:
+    """Severity, and the word for it."""
+    severity, word = _STATE.get(engine.state, "critical"), str(engine.state)
+    if word == "ok" and engine.low_since is not None:
+        return "warning", "low acc"
+    return severity, word
+
+
+def _note(engine: EngineSnapshot) -> str:
+    notes = []
+    if engine.reason and engine.state not in {"ok", "no-traffic"}:
+        notes.append(engine.reason)
+    if engine.resets:
+        notes.append(
+            f"restarted {engine.resets} time{'s' * (engine.resets > 1)} since it is watched"
         )
-        if engine.reason and engine.state not in {"ok"}:
-            table.add_row(Padding(Text(clean(engine.reason), "dim"), (0, 0, 0, 2)))
-    if len(engines) <= _ENGINES:
-        return table
-    more = Text(f"… and {len(engines) - _ENGINES} more (-o json has them all)", "dim")
-    return Group(table, more)
+    return "; ".join(notes)
 
 
-def _reasons(metrics: Metrics) -> list[Text]:
+def _reasons(metrics: Metrics) -> list[RenderableType]:
     """Why a number of the fleet is a dash."""
     shown: tuple[tuple[str, Number | Quantile], ...] = (
         ("acceptance", metrics.acceptance_rate),
