@@ -36,7 +36,7 @@ $(VENV)/.uv: requirements/uv.txt
 
 $(VENV)/.run: $(VENV)/.uv requirements/run.txt pyproject.toml
 	@echo "installing what specctl needs to run"
-	@$(UV) pip install --quiet --require-hashes -r requirements/run.txt
+	@$(UV) pip install --quiet --compile-bytecode --require-hashes -r requirements/run.txt
 	@$(UV) pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 

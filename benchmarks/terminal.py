@@ -39,7 +39,8 @@ class Terminal:
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
             os.environ.update(TERM="xterm-256color", COLUMNS=str(columns), LINES=str(rows))
-            os.environ.pop("NO_COLOR", None)
+            for name in ("NO_COLOR", "PYTHONDONTWRITEBYTECODE"):
+                os.environ.pop(name, None)
             os.execvp(command[0], list(command))
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 

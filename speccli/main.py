@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
+import re
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -18,11 +20,43 @@ EXIT_CODES = """Exit codes: 0 ok · 1 warning · 2 critical · 3 unknown (no dat
 authorised, deadline) · 64 usage · 70 a bug in specctl · 130 interrupted."""
 
 
+COMMANDS = {
+    "top": "Watch a pool live, on one screen.",
+    "status": "Say what a pool is doing, once, and what is wrong.",
+    "record": "Keep an incident in a file.",
+    "replay": "Look at a kept incident again.",
+    "cost": "Say what a million tokens costs, here and elsewhere.",
+    "doctor": "Say what is missing or wrong here, with the fix.",
+    "sim": "Run simulated engines, labelled SIMULATED.",
+    "demo": "See a draft go bad, and be found.",
+}
+"""One module of speccli.commands each, with the first line of its help, in `--help`'s order.
+
+A module has a function `command`, or a Typer `app` where it is a group. It is imported when its
+command is run: the list of commands must not cost all of them.
+"""
+
+SETTINGS = {"help_option_names": ["-h", "--help"]}
+
+
 class SpecctlGroup(TyperGroup):
-    """Turns our errors and usage errors into the contract's exit codes.
+    """Loads commands when they are run, and turns errors into the contract's exit codes.
 
     Here and not in `main`, so that tests which run the Typer object see the same codes.
     """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command, imported now; None where there is none of that name."""
+        return _load(cmd_name) if cmd_name in COMMANDS else None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The table, without importing what is in it."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
     def main(
         self,
@@ -49,6 +83,22 @@ class SpecctlGroup(TyperGroup):
         if not standalone_mode:
             return code
         sys.exit(code)
+
+
+def _load(name: str) -> Any:
+    module = import_module(f"speccli.commands.{name}")
+    group: typer.Typer | None = getattr(module, "app", None)
+    if group is None:
+        group = typer.Typer(
+            add_completion=False,
+            rich_markup_mode=None,
+            pretty_exceptions_enable=False,
+            context_settings=SETTINGS,
+        )
+        group.command(name, epilog=EXIT_CODES)(module.command)
+    command = typer.main.get_command(group)
+    command.name = name
+    return command
 
 
 def _coded(run: Callable[[], Any]) -> int:
@@ -96,6 +146,9 @@ def _usage(error: Exception) -> int:
         return int(ExitCode.OK)
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "specctl"
+    if meant := re.fullmatch(r"No such command '(.+)'\.?", message):
+        near = difflib.get_close_matches(meant.group(1), COMMANDS, n=1)
+        message += f" Did you mean {near[0]}?" if near else ""
     first, _, rest = message.partition("\n")
     diagnostics.error(" ".join([first, *rest.split()]).rstrip("."), f"try `{command} --help`")
     return int(ExitCode.USAGE)
@@ -110,11 +163,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=SETTINGS,
 )
-
-COMMANDS = ("top", "status", "record", "replay", "cost", "doctor", "sim", "demo")
-"""One file of speccli.commands each, in the order that `--help` shows them."""
 
 
 def _version(wanted: bool) -> None:
@@ -131,11 +181,6 @@ def _root(
     ] = False,
 ) -> None:
     """The operator's console for speculative decoding: is it on, is it right, is it worth it."""
-
-
-for _name in COMMANDS:
-    _module = import_module(f"speccli.commands.{_name}")
-    app.command(_name, epilog=EXIT_CODES)(_module.command)
 
 
 def main() -> None:

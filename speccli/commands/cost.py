@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -45,6 +44,8 @@ def command(
     Takes --gpu-hour-usd; without it there is no cost, but the GPU price at which this pool would
     be even. Exits 0 when the cost is told and 3 when it cannot be.
     """
+    import asyncio
+
     from speccli.core.oneshot import ask
     from speccli.core.open import open_source
     from speccli.core.prices import PriceBook

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -61,6 +60,8 @@ def _screen(urls: list[str], floor: float | None = None) -> int:
 
 
 def _print_simulated(urls: list[str]) -> int:
+    import asyncio
+
     from speccli.core.demo import DROP_AT_S, FLOOR, HOLD, LASTING_S, settings_for, watch
     from speccli.core.open import open_source
 
@@ -75,6 +76,8 @@ def _print_simulated(urls: list[str]) -> int:
 
 
 def _print_real(real: object) -> int:
+    import asyncio
+
     from speccli.core.demo import LASTING_S, settings_for, watch
     from speccli.core.demo_vllm import RealEngine
     from speccli.core.open import open_source

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -27,6 +26,8 @@ def command(
     times --deadline. Exits 0 when all is well, 1 with warnings, 2 when something is wrong and 3
     when a source could not be asked.
     """
+    import asyncio
+
     from speccli.core import config
     from speccli.core.doctor import Asked, exit_code, run
     from speccli.core.doctor.machine import Surroundings

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +32,8 @@ def command(
     JSON Lines, one scrape a line; labels that look like secrets are removed. Ctrl-C ends it; every
     scrape taken is on disk.
     """
+    import asyncio
+
     from speccli.core.open import open_source
     from speccli.core.recorder import record, refuse_to_lose
     from speccli.core.units import seconds

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import typer
@@ -57,6 +56,8 @@ def command(
     Real metric names, real laws, no model, no GPU. Prints one URL a line on stdout. Every page,
     model name and answer says SIMULATED.
     """
+    import asyncio
+
     from speccli.core.sim.run import SimRequest, serve
     from speccli.core.sim.scenario import Scenario
     from speccli.core.units import seconds

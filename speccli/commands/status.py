@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -43,6 +42,8 @@ def command(
 
 def look(source: SourceOptions, output_format: output.Format, *, since_start: bool = False) -> int:
     """Ask once and print; returns the exit code."""
+    import asyncio
+
     from speccli.core.oneshot import ask
     from speccli.core.open import open_source
     from speccli.core.views.status import status
