@@ -1,0 +1,93 @@
+"""The folder of baselines: one JSON file each."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+
+from speccli.core.baseline.model import Baseline, differences, dumps, loads
+from speccli.core.baseline.reference import REFERENCES
+from speccli.core.errors import UsageError
+from speccli.core.state import write_atomic
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class Store:
+    """Baselines under a state folder, and the public references beside them."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder`: the state folder; need not exist."""
+        self.folder = folder / "baselines"
+
+    def names(self) -> list[str]:
+        """What is kept here, without the references."""
+        try:
+            return sorted(path.stem for path in self.folder.glob("*.json"))
+        except OSError as error:
+            raise UsageError(f"cannot read {self.folder}: {error.strerror}") from error
+
+    def all(self) -> tuple[list[Baseline], list[str]]:
+        """Every baseline, the references last, and a note for each file that is none."""
+        found: list[Baseline] = []
+        notes: list[str] = []
+        for name in self.names():
+            try:
+                found.append(self._read(self._path(name)))
+            except UsageError as error:
+                notes.append(error.message)
+        return [*found, *REFERENCES], notes
+
+    def get(self, name: str) -> Baseline:
+        """One by its name, or by the path of its file.
+
+        Raises:
+            UsageError: there is none; the message names the nearest.
+        """
+        for reference in REFERENCES:
+            if reference.name == name:
+                return reference
+        if _NAME.fullmatch(name) and self._path(name).is_file():
+            return self._read(self._path(name))
+        if name.endswith(".json") and Path(name).is_file():
+            return self._read(Path(name))
+        names = [*self.names(), *(reference.name for reference in REFERENCES)]
+        close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        nearest = f"; did you mean {close[0]}?" if close else ""
+        raise UsageError(f"no baseline {name!r}{nearest}", hint="`specctl baseline list` has them")
+
+    def put(self, baseline: Baseline, *, force: bool = False) -> Path:
+        """Keep one; another of its name is replaced where its key is the same.
+
+        Raises:
+            UsageError: the name is none, or stands for something else and `force` is not given.
+            StateError: it cannot be written.
+        """
+        if not _NAME.fullmatch(baseline.name):
+            raise UsageError(
+                f"{baseline.name!r} cannot name a baseline", hint="letters, digits, . _ and -"
+            )
+        path = self._path(baseline.name)
+        if path.is_file() and not force:
+            unlike = differences(self._read(path).key, baseline.key)
+            if unlike:
+                raise UsageError(
+                    f"{baseline.name} was recorded on something else: "
+                    + "; ".join(map(str, unlike)),
+                    hint="choose another --name, or --force to replace it",
+                )
+        write_atomic(path, dumps(baseline))
+        return path
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.json"
+
+    def _read(self, path: Path) -> Baseline:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"cannot read {path}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{path} is not text") from error
+        return loads(text, str(path))

@@ -1,0 +1,58 @@
+"""Where specctl keeps what it must remember between runs, and how a file there is replaced."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from speccli.core.errors import SpecctlError, UsageError
+
+VARIABLE = "SPECCTL_STATE"
+_HINT = f"give --state DIR or {VARIABLE}"
+
+
+class StateError(SpecctlError):
+    """The state folder cannot be used: it is read-only, full, or not there."""
+
+
+def state_folder(given: Path | None, environment: Mapping[str, str]) -> Path:
+    """`--state`, else SPECCTL_STATE, else XDG_STATE_HOME/specctl, else ~/.local/state/specctl.
+
+    Raises:
+        UsageError: none of them is set and there is no home either.
+    """
+    named = given or environment.get(VARIABLE)
+    if named:
+        return Path(named).expanduser()
+    if root := environment.get("XDG_STATE_HOME"):
+        return Path(root).expanduser() / "specctl"
+    home = environment.get("HOME")
+    if not home:
+        raise UsageError("no folder for what is to be remembered: HOME is not set", hint=_HINT)
+    return Path(home) / ".local" / "state" / "specctl"
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Replace a file by one that is wholly written, or leave it as it was.
+
+    Raises:
+        StateError: it cannot be written.
+    """
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        temporary = Path(name)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        if temporary is not None:
+            with suppress(OSError):
+                temporary.unlink()
+        raise StateError(f"cannot write {path}: {error.strerror}", hint=_HINT) from error
