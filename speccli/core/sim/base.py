@@ -7,7 +7,7 @@ import random
 from abc import ABC, abstractmethod
 from bisect import insort
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Literal
 
@@ -19,6 +19,7 @@ Clock = Callable[[], float]
 ChangeKind = Literal[
     "acceptance",
     "later_positions",
+    "prompts",
     "traffic",
     "stall",
     "resume",
@@ -35,7 +36,8 @@ class Change:
 
     kind: ChangeKind
     value: float = 1.0
-    """A factor on the designed acceptance or traffic; for restart, seconds out of reach."""
+    """A factor on the designed acceptance, traffic or prompt length; for restart, seconds out of
+    reach."""
     text: str = ""
     """The new version, for `version`."""
 
@@ -61,6 +63,7 @@ class BaseEngine(ABC):
         self.revision = 0
         self._every = 1.0
         self._later = 1.0
+        self._prompt_mean = config.traffic.prompt_mean
         self._timeline: list[tuple[float, int, Change]] = []
         self._order = count()
         self.ledger = self._new_ledger()
@@ -116,6 +119,10 @@ class BaseEngine(ABC):
             case "traffic":
                 self.traffic_scale = change.value
                 self._traffic_changed()
+            case "prompts":
+                mean = self._prompt_mean * change.value
+                traffic = replace(self.config.traffic, prompt_mean=mean)
+                self.config = replace(self.config, traffic=traffic)
             case "stall":
                 self.stalled = True
             case "resume":

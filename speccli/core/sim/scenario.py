@@ -109,6 +109,11 @@ _BUILT_IN: Final[dict[str, tuple[str, str, _Script]]] = {
         "all",
         _ramp(30.0, 630.0, "acceptance", 0.66),
     ),
+    "traffic-shift": (
+        "Prompts become four times as long, and acceptance is what the draft has on such prompts.",
+        "all",
+        _then(_one(30.0, "prompts", 4.0), _one(30.0, "acceptance", 0.85)),
+    ),
     "cliff": (
         "Parallel drafting breaks on every server: position 0 is fine, later ones collapse.",
         "all",

@@ -9,8 +9,8 @@ from speccli.core.sim.config import Method
 from tests.core.sim.conftest import ManualClock
 
 NAMES = (
-    "steady", "drift", "cliff", "drop", "zero", "stall", "restart", "down", "version-skew",
-    "no-traffic",
+    "steady", "drift", "traffic-shift", "cliff", "drop", "zero", "stall", "restart", "down",
+    "version-skew", "no-traffic",
 )  # fmt: skip
 
 
