@@ -7,9 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from speccli.core.findings import (
+    acceptance_drift,
+    acceptance_slope,
+    baseline_key_mismatch,
+    batch_collapse,
     cost_over,
+    draft_behind_target,
     engine_down,
     low_acceptance,
     metrics_inconsistent,
@@ -37,6 +43,9 @@ from speccli.core.findings.base import (
 )
 from speccli.core.stats.snapshot import Snapshot
 
+if TYPE_CHECKING:
+    from speccli.core.alert.judgement import Judgement
+
 __all__ = ["CODES", "RULES", "Finding", "Severity", "Thresholds", "evaluate"]
 
 RULES: tuple[Rule, ...] = (
@@ -45,13 +54,18 @@ RULES: tuple[Rule, ...] = (
     spec_not_active.RULE,
     zero_acceptance.RULE,
     parallel_draft_cliff.RULE,
+    draft_behind_target.RULE,
+    acceptance_drift.RULE,
+    acceptance_slope.RULE,
     low_acceptance.RULE,
     metrics_missing.RULE,
     metrics_inconsistent.RULE,
     queue_wait.RULE,
     p99_regression.RULE,
+    batch_collapse.RULE,
     cost_over.RULE,
     version_skew.RULE,
+    baseline_key_mismatch.RULE,
     partial_data.RULE,
     no_traffic.RULE,
 )
@@ -61,9 +75,15 @@ _FEW = 3
 """Up to so many engines, each is named."""
 
 
-def evaluate(snapshot: Snapshot, thresholds: Thresholds) -> tuple[Finding, ...]:
-    """Everything there is to say of the fleet: worst first, and what most engines share, once."""
-    case = Case(snapshot)
+def evaluate(
+    snapshot: Snapshot, thresholds: Thresholds, judgement: Judgement | None = None
+) -> tuple[Finding, ...]:
+    """Everything there is to say of the fleet: worst first, and what most engines share, once.
+
+    `judgement`: what a judge knows beside the snapshot (`speccli.core.alert`); without it the
+    rules that need a baseline or a memory say nothing.
+    """
+    case = Case(snapshot, judgement)
     found = (hit for rule in RULES for hit in _once(rule.check(case, thresholds), case.total))
     ordered = sorted(found, key=lambda hit: WORST_FIRST.index(hit.finding.severity))
     return tuple(hit.finding for hit in ordered)

@@ -6,11 +6,15 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from speccli.core.findings.base import FLEET
 from speccli.core.stats.increase import Increase, Pool
 from speccli.core.stats.measures import Subject
 from speccli.core.stats.snapshot import EngineSnapshot, Snapshot
+
+if TYPE_CHECKING:
+    from speccli.core.alert.judgement import Judgement
 
 _RECENT_S = 60.0
 """What holds at once is judged on no more than this, however long the window on the screen is."""
@@ -43,9 +47,10 @@ class Scope:
 class Case:
     """A snapshot, and what several rules need of it."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        """`snapshot`: what is judged."""
+    def __init__(self, snapshot: Snapshot, judgement: Judgement | None = None) -> None:
+        """`snapshot`: what is judged; `judgement`: what a judge with a memory adds to it."""
         self.snapshot = snapshot
+        self.judgement = judgement
 
     @cached_property
     def engines(self) -> tuple[Scope, ...]:

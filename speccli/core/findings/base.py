@@ -91,6 +91,18 @@ class Thresholds:
     """Seconds with work and without an output token; a single prefill must be shorter."""
     length_tolerance: float = 0.02
     """Share by which 1 + Σ positions may differ from the acceptance length."""
+    drift_looks: float = 8640
+    """Checks without a false alarm of drift, on average: 30 days at one in 5 minutes."""
+    drift_every_s: float = 300.0
+    """Seconds of growth that make one such check, however often the judge is called."""
+    drift_min_drafts: float = 200
+    """Drafts that such a check needs; with fewer it waits for more."""
+    drift_margin: float = 0.01
+    """Fall of the acceptance rate that is in order; more where the baseline itself swings more."""
+    slope_fall: float = 0.03
+    """Fall of the acceptance rate since process start that makes a slide a finding."""
+    collapse_batch: float = 64
+    """Requests per step from which speed is held against the arm without speculation."""
     queue_wait_ms: float | None = None
     """Queue wait, milliseconds, that must not be passed."""
     ttft_p99_ms: float | None = None
