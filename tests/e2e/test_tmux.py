@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from speccli.core.sim.process import simulated_fleet
+from tests.support.real import absent
 
 pytestmark = pytest.mark.tmux
 
@@ -72,7 +73,7 @@ class Tmux:
 @pytest.fixture(scope="module")
 def fleet() -> Iterator[list[str]]:
     if shutil.which("tmux") is None:
-        pytest.skip("tmux is not installed: scripts/system-packages installs it")
+        absent("tmux is not installed: scripts/system-packages installs it")
     with simulated_fleet(3, DROP) as urls:
         yield urls
 
@@ -115,7 +116,7 @@ def test_keys_do_what_the_footer_says(tmux: Tmux, fleet: list[str]) -> None:
     tmux.type("?")
     tmux.until(has("marks", "esc back"), "the help")
     tmux.type("Escape")
-    tmux.until(has("queue wait"), "the screen again")
+    tmux.until(has("users feel"), "the screen again")
     tmux.type("p")
     tmux.until(lambda text: "paused" in text.lower(), "that it is paused")
     tmux.type("p")
@@ -123,8 +124,9 @@ def test_keys_do_what_the_footer_says(tmux: Tmux, fleet: list[str]) -> None:
     tmux.type("w")
     tmux.until(has("5 min"), "another window")
     tmux.type("Enter")
-    tmux.until(has("eagle3", "vllm:spec_decode_num_drafts_total"), "the engine's own page")
+    tmux.until(has("eagle3", "vllm:spec_decode"), "the engine's own page")
     tmux.type("Escape")
+    tmux.until(has("users feel"), "the screen again")
     port = fleet[1].rpartition(":")[2]
     tmux.type("/")
     tmux.type(port, "Enter")
@@ -133,6 +135,11 @@ def test_keys_do_what_the_footer_says(tmux: Tmux, fleet: list[str]) -> None:
         lambda text: f":{port}/0" in text and not any(f":{other}/0" in text for other in others),
         "only the engine that was looked for",
     )
+
+
+def test_nothing_answers_and_the_screen_says_what_to_do(tmux: Tmux, fleet: list[str]) -> None:
+    tmux.open(top(["http://127.0.0.1:9"]))
+    tmux.until(has("refused", "users feel", "q quit"), "why there are no numbers")
 
 
 def test_it_follows_the_terminals_size(tmux: Tmux, fleet: list[str]) -> None:
@@ -146,7 +153,7 @@ def test_it_follows_the_terminals_size(tmux: Tmux, fleet: list[str]) -> None:
     tmux.until(lambda text: max(map(len, text.splitlines())) > 120, "160x50")
 
 
-@pytest.mark.parametrize(("signal", "code"), [("TERM", "143"), ("HUP", "129")])
+@pytest.mark.parametrize(("signal", "code"), [("TERM", "143"), ("HUP", "129"), ("INT", "130")])
 def test_a_signal_leaves_a_sane_terminal(
     tmux: Tmux, fleet: list[str], signal: str, code: str
 ) -> None:
