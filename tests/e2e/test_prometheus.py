@@ -122,6 +122,22 @@ def window_of(engine: EngineSnapshot) -> tuple[float, float]:
     return engine.at - engine.increase.seconds, engine.at
 
 
+async def _both(world: World, name: str) -> tuple[Snapshot, Snapshot]:
+    """An engine scraped directly and read through Prometheus, over the same seconds."""
+    targets = parse_targets([f"http://{world.addresses[name]}/metrics?quiet"])
+    source = ScrapeSource(targets, identify_engines=False)
+    direct = Poller(source, Window(Settings(window_s=WINDOW_S)))
+    async with polled(world, only(world, name)) as through:
+        end = time.monotonic() + WINDOW_S + 3
+        while time.monotonic() < end:
+            mine, theirs = await asyncio.gather(direct.round(), through.round())
+            await asyncio.sleep(0.5)
+        await source.aclose()
+    assert mine is not None
+    assert theirs is not None
+    return mine, theirs
+
+
 async def test_prometheus_and_a_direct_scrape_tell_the_same(world: World, say: Say) -> None:
     """What they differ by is that they do not cover the same time, and that can be calculated.
 
@@ -133,19 +149,7 @@ async def test_prometheus_and_a_direct_scrape_tell_the_same(world: World, say: S
     rate for counts. Counters are whole numbers: one more at each end.
     """
     engine = world.engines["steady"]
-    source = ScrapeSource(
-        parse_targets([f"http://{world.addresses['steady']}/metrics?quiet"]),
-        identify_engines=False,
-    )
-    direct = Poller(source, Window(Settings(window_s=WINDOW_S)))
-    async with polled(world, only(world, "steady")) as through:
-        end = time.monotonic() + WINDOW_S + 3
-        while time.monotonic() < end:
-            mine, theirs = await asyncio.gather(direct.round(), through.round())
-            await asyncio.sleep(0.5)
-        await source.aclose()
-    assert mine is not None
-    assert theirs is not None
+    mine, theirs = await _both(world, "steady")
     (ours,), (other,) = mine.engines, theirs.engines
     windows = [window_of(ours), window_of(other)]
     spans = [end - start for start, end in windows]

@@ -8,6 +8,7 @@ fetched beside them and arrive when they do, or at once where recording rules ke
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -116,10 +117,11 @@ class PooledFleet:
             most_engines=None,
         )
         self._kinds = {kind: _Kind(adapter_named(kind)) for kind in census.engines or ("vllm",)}
-        self._present_at = 0.0
+        self._present_at = -math.inf
         self._buckets_task: asyncio.Task[None] | None = None
         self._buckets_due = 0.0
         self._outliers: tuple[str, ...] = ()
+        self._page_failed: str | None = None
         self._trail: deque[TrailPoint] = deque(maxlen=_TRAIL)
         self._events: deque[Event] = deque(maxlen=_EVENTS)
 
@@ -140,8 +142,12 @@ class PooledFleet:
         self._fetch_buckets(found)
         if not quick and self._buckets_task is not None:
             await self._buckets_task
+        self._page_failed = None
         if not (quick and first):
-            await self._read_page()
+            try:
+                await self._read_page()
+            except SourceError as error:  # the fleet's own numbers are there all the same
+                self._page_failed = f"single engines: {error.message}"
         self.last = self._snapshot(found)
         return self.last
 
@@ -266,6 +272,7 @@ class PooledFleet:
             return
         self._page.restrict(wanted)
         self._page.assume(self._census)
+        self._page.window_s = self.window_s or 60.0
         for scrapes in rounds_of(await self._page.scrapes()):
             self.window.push(scrapes)
         shown = {f"http://{instance}" for instance in wanted} | set(wanted)
@@ -285,8 +292,9 @@ class PooledFleet:
             for table in found.tables.values()
         ]
         self._remember(pool, gauges, found, engines)
-        page = self.window.snapshot(self._page.now() if self._page.newest else None)
-        words = [*dict.fromkeys(found.notes)]
+        now = self._page.now() if self._page.newest else None
+        page = self.window.snapshot(now, self.window_s)
+        words = [*dict.fromkeys(filter(None, (*found.notes, self._page_failed)))]
         if found.down:
             words.insert(0, f"{found.down} of {found.down + (found.up or 0)} targets down")
         if engines == 0:

@@ -77,8 +77,10 @@ class Answer:
 
     @property
     def note(self) -> str | None:
-        """The warnings in one line, None without any."""
-        return f"PARTIAL: {'; '.join(self.warnings)[:200]}" if self.warnings else None
+        """What is to be said of a partial or an empty-handed answer, in one line."""
+        if self.warnings:
+            return f"PARTIAL: {'; '.join(self.warnings)[:200]}"
+        return "NO_TRAFFIC: every value is NaN" if self.word == "NO_TRAFFIC" else None
 
 
 @dataclass(slots=True)

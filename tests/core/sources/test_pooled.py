@@ -1,0 +1,174 @@
+"""A pooled fleet, refreshed from a scripted Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from speccli.core.errors import DeadlineError
+from speccli.core.poll_prometheus import PrometheusPoller
+from speccli.core.sources.promapi import Answer, Series
+from speccli.core.sources.prometheus import PrometheusSource
+from speccli.core.stats.window import Settings, Window
+
+T0 = 1795975200.0
+
+
+class Api:
+    """Answers by what is asked for."""
+
+    url = "http://prometheus:9090"
+
+    def __init__(self) -> None:
+        self.engines = 1000
+        self.asked = 0
+        self.sums: dict[str, float] = {
+            "drafts": 1e6,
+            "draft_tokens": 3e6,
+            "accepted_tokens": 1.8e6,
+            "generation_tokens": 2.9e6,
+            "ttft.count": 1e5,
+            "ttft.sum": 2e4,
+            "itl.count": 1e6,
+            "itl.sum": 1e4,
+            "steps": 5e5,
+            "running": 3000,
+            "waiting": 0,
+        }
+        self.lacking: dict[str, int] = {}
+        """Engines that have a counter, where not all have it."""
+        self.buckets_wait = asyncio.Event()
+        self.buckets_wait.set()
+        self.page_error: Exception | None = None
+
+    def now(self) -> float:
+        return T0
+
+    async def aclose(self) -> None:
+        pass
+
+    async def query(self, expression: str, *, at: float | None = None) -> Answer:
+        self.asked += 1
+        if '"engines.vllm"' in expression:
+            return _answer({"engines.vllm": self.engines, "job:vllm": 1})
+        if "timestamp(" in expression:
+            return _answer({"": T0 - 3})
+        if ".series" in expression:
+            await self.buckets_wait.wait()
+            name = "ttft" if '"ttft"' in expression else "other"
+            n = self.sums["ttft.count"]
+            return _answer({f"{name}|0.1": n / 2, f"{name}|0.5": n, f"{name}|+Inf": n})
+        if expression.endswith("s]"):
+            if self.page_error:
+                raise self.page_error
+            return Answer(())
+        if '"with.' in expression:
+            counts = {f"with.{slot}": self.engines for slot in self.sums}
+            return _answer(counts | {f"with.{s}": n for s, n in self.lacking.items()})
+        if '"joined.' in expression:
+            return _answer({f"joined.{slot}": n / 2 for slot, n in self.sums.items()})
+        if '"down.named"' in expression:
+            return _answer({"up": 998, "down": 2, "down.named@a:8000": 0, "low@b:8000": 0.2})
+        return _answer({s: n for s, n in self.sums.items() if f'"{s}"' in expression})
+
+
+def _answer(values: Mapping[str, float]) -> Answer:
+    found = []
+    for key, value in values.items():
+        slot, _, instance = key.partition("@")
+        slot, _, le = slot.partition("|")
+        slot, _, job = slot.partition(":")
+        labels = {"slot": slot, "instance": instance, "le": le, "job": job}
+        kept = {name: text for name, text in labels.items() if text}
+        found.append(Series(kept, [(T0, str(value))]))
+    return Answer(tuple(found))
+
+
+def poller(api: Api) -> PrometheusPoller:
+    source = PrometheusSource(api, window_s=60)  # type: ignore[arg-type]
+    return PrometheusPoller(source, Window(Settings(), source="prometheus"))
+
+
+async def test_a_large_fleet_is_pooled() -> None:
+    taken = await poller(Api()).round()
+    assert taken is not None
+    fleet = taken.fleet
+    assert taken.pooled_engines == 1000
+    assert fleet.acceptance_rate.value == pytest.approx(0.6)
+    assert fleet.acceptance_length.value == pytest.approx(2.8)
+    assert fleet.tokens_per_step.value == pytest.approx(2.8)
+    assert fleet.batch_size.value == pytest.approx(2.2)
+    assert fleet.running.value == 3000
+    assert (fleet.ttft_s.p99.low, fleet.ttft_s.p99.high) == (0.1, 0.5)
+    assert fleet.ttft_s.mean.value == pytest.approx(0.2)
+    assert taken.note == "2 of 1000 targets down"
+    assert taken.at == pytest.approx(T0 - 3, abs=0.01)
+    assert taken.unbinned
+
+
+async def test_the_first_look_does_not_wait_for_latencies() -> None:
+    api = Api()
+    api.buckets_wait.clear()
+    polled = poller(api)
+    rounds = polled.snapshots()
+    first = await anext(aiter(rounds))
+    assert first.fleet.acceptance_rate.value == pytest.approx(0.6)
+    assert first.fleet.ttft_s.p99.reason == "the buckets are still being fetched"
+    api.buckets_wait.set()
+    second = await anext(aiter(rounds))
+    assert second.fleet.ttft_s.p99.high == 0.5
+    await polled.source.aclose()
+
+
+async def test_closing_ends_what_still_runs() -> None:
+    api = Api()
+    api.buckets_wait.clear()
+    polled = poller(api)
+    await anext(aiter(polled.snapshots()))
+    (task,) = polled.source.background
+    await polled.source.aclose()
+    assert task.cancelled()
+
+
+async def test_counters_that_some_engines_lack_leave_the_ratio() -> None:
+    api = Api()
+    api.lacking = {"ttft.count": 500}
+    taken = await poller(api).round()
+    assert taken is not None
+    assert taken.pooled is not None
+    assert taken.pooled.sums("generation_tokens", "ttft.count", "itl.count") == (1.45e6, 5e4, 5e5)
+    assert taken.pooled.sums("generation_tokens") == pytest.approx((2.9e6,))
+    assert taken.fleet.acceptance_rate.value == pytest.approx(0.6)
+
+
+async def test_single_engines_that_cannot_be_read_do_not_cost_the_fleet() -> None:
+    api = Api()
+    api.page_error = DeadlineError("http://prometheus:9090 has not answered within 10 s")
+    taken = await poller(api).round()
+    assert taken is not None
+    assert taken.fleet.acceptance_rate.value == pytest.approx(0.6)
+    assert "single engines: http://prometheus:9090 has not answered" in (taken.note or "")
+
+
+async def test_another_window_is_asked_for_from_the_next_round_on() -> None:
+    polled = poller(Api())
+    await polled.round()
+    assert polled.snapshot(300.0).window_s == 60
+    assert polled.wake.is_set()
+    taken = await polled.round()
+    assert taken is not None
+    assert taken.window_s == 300
+    assert polled.snapshot().window_s == 300
+
+
+async def test_engines_that_vanish_are_an_event() -> None:
+    api = Api()
+    polled = poller(api)
+    await polled.round()
+    api.engines = 900
+    polled.source._counted_at = float("-inf")
+    taken = await polled.round()
+    assert taken is not None
+    assert [event.text for event in taken.events] == ["900 engines, 1000 before"]
