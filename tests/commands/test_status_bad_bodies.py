@@ -116,7 +116,7 @@ def test_t16e_a_long_line_that_is_read_takes_its_sum_with_it(tmp_path: Path) -> 
 
 
 def test_t16e_past_32_mib_reading_stops_and_says_so(tmp_path: Path) -> None:
-    rest = "vllm:other_total 1\n" * (34_000_000 // 19)
+    rest = f"# {'x' * 997}\n" * 34_000
     answer = look(tmp_path, scraped(0, GOOD + rest))
     assert answer.exit_code == 0
     assert answer.engine["state"] == "partial"

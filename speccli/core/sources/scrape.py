@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import errno
 import os
 import random
@@ -201,15 +202,13 @@ class ScrapeSource:
         return not 0 < time_ - self._clock() <= 2 * _IDENTIFY_EVERY_S
 
     async def _one(self, session: aiohttp.ClientSession, target: Target, spread: float) -> Scrape:
-        import aiohttp
-
         state = self._states[target.name]
         if spread:
             await asyncio.sleep(spread * self._jitter())
         headers: dict[str, str] = {}
         if target.user is not None:  # what a URL brings is meant for that URL
-            named = aiohttp.BasicAuth(target.user, target.password or "", encoding="utf-8")
-            headers["Authorization"] = named.encode()
+            named = f"{target.user}:{target.password or ''}".encode()
+            headers["Authorization"] = f"Basic {base64.b64encode(named).decode()}"
         elif self._bearer:
             headers["Authorization"] = f"Bearer {self._bearer}"
         try:
