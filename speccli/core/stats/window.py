@@ -270,10 +270,10 @@ class Window:
             if rate < self.settings.floor:
                 if key not in self._low:
                     self._low[key] = track.last.at
-                    text = f"acceptance {rate:.2f} fell under the floor {self.settings.floor:.2f}"
+                    text = f"acceptance {rate:.3f} fell under the floor {self.settings.floor:g}"
                     self._say(_name(*key), text, "warning", at=track.last.at)
             elif self._low.pop(key, None) is not None:
-                self._say(_name(*key), f"acceptance {rate:.2f} is back over the floor")
+                self._say(_name(*key), f"acceptance {rate:.3f} is back over the floor")
 
     def _say(
         self, subject: str, text: str, severity: Any = "info", at: float | None = None
