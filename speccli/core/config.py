@@ -20,7 +20,7 @@ from speccli.core.errors import UsageError
 
 FILE = "specctl.toml"
 ENVIRONMENT = "SPECCTL_"
-_OTHER_VARIABLES = frozenset({"PROFILE", "CONFIG", "VLLM_PYTHON", "REQUIRE_REAL"})
+_OTHER_VARIABLES = frozenset({"PROFILE", "CONFIG", "STATE", "VLLM_PYTHON", "REQUIRE_REAL"})
 
 
 @dataclass(frozen=True, slots=True)

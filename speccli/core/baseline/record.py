@@ -68,7 +68,6 @@ class Profile:
         self._looks: dict[str, list[_Seen]] = defaultdict(list)
         self._keys: dict[str, Key] = {}
         self._speed: dict[int, list[Look]] = defaultdict(list)
-        self._last: Snapshot | None = None
         self._whole: Look | None = None
 
     @property
@@ -78,7 +77,6 @@ class Profile:
 
     def observe(self, snapshot: Snapshot) -> None:
         """One snapshot, in order of time."""
-        self._last = snapshot
         self.simulated = self.simulated or snapshot.simulated
         rounds = []
         for growth in self._meter.take(snapshot):
@@ -135,8 +133,10 @@ class Profile:
                 rows.append(BatchSpeed(round(size, 2), round(rate, 2), round(whole.seconds, 1)))
         return tuple(rows)
 
-    def baseline(self, name: str, source: str, *, force: bool = False) -> Baseline:
-        """The profile of what was seen.
+    def baseline(
+        self, name: str, source: str, *, last: Snapshot | None = None, force: bool = False
+    ) -> Baseline:
+        """The profile of what was seen; `last`: a snapshot over all of it, for the latencies.
 
         Raises:
             SpecctlError: too little was drafted.
@@ -169,7 +169,7 @@ class Profile:
             bins=bins,
             fleet=_scatter([self._looks[_FLEET]], bins, whole.rate, scatter),
             engine=self._of_engines(bins, whole.rate, scatter),
-            latency=_latency(self._last),
+            latency=_latency(last),
             speed=self.speed(),
         )
 

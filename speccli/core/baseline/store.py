@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from speccli.core.baseline.model import Baseline, differences, dumps, loads
+from speccli.core.baseline.model import Baseline, BatchSpeed, Key, differences, dumps, loads
 from speccli.core.baseline.reference import REFERENCES
 from speccli.core.errors import UsageError
 from speccli.core.state import write_atomic
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+_SAME_WITHOUT = frozenset({"engine", "version", "target", "target_revision"})
+"""Parts of the key that an arm without speculation must share."""
 
 
 class Store:
@@ -79,6 +84,33 @@ class Store:
                 )
         write_atomic(path, dumps(baseline))
         return path
+
+    def add_plain(
+        self, name: str, speed: Sequence[BatchSpeed], key: Key, *, force: bool = False
+    ) -> Baseline:
+        """Add to a baseline what the same engines make without speculation.
+
+        Raises:
+            UsageError: there is no such baseline, no speed, or the engines are others.
+            StateError: it cannot be written.
+        """
+        kept = self.get(name)
+        if kept.origin == "reference":
+            raise UsageError(f"{name} is a public reference: it is not changed")
+        if not speed:
+            raise UsageError("no speed by batch size was seen", hint="watch it under traffic")
+        unlike = [d for d in differences(kept.key, key) if d.part in _SAME_WITHOUT]
+        if unlike and not force:
+            raise UsageError(
+                f"{name} is of something else: " + "; ".join(map(str, unlike)),
+                hint="--force adds it all the same",
+            )
+        sizes = [row.batch for row in speed]
+        others = [row for row in kept.plain if all(abs(row.batch - s) > 0.5 for s in sizes)]
+        plain = tuple(sorted([*others, *speed], key=lambda row: row.batch))
+        whole = replace(kept, plain=plain)
+        self.put(whole, force=True)
+        return whole
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.json"

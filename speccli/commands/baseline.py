@@ -1,0 +1,221 @@
+"""`specctl baseline`: what acceptance is while all is well, to judge drift by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from speccli import diagnostics, output
+from speccli.core.errors import ExitCode
+from speccli.options import FormatOption, SourceOptions, with_source
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from speccli.core.baseline import Key
+    from speccli.core.baseline.store import Store
+
+_EPILOG = """Exit codes: 0 ok · 3 unknown (too little drafted, unreachable) · 64 usage · 70 a bug in
+specctl · 130 interrupted."""
+
+app = typer.Typer(
+    help="Keep what a sound pool's acceptance is, to judge drift by.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=_EPILOG,
+)
+
+StateOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--state",
+        metavar="DIR",
+        help="Where specctl remembers things.",
+        show_default="SPECCTL_STATE, else ~/.local/state/specctl",
+    ),
+]
+TargetRevision = Annotated[
+    str | None, typer.Option(metavar="REV", help="Revision of the target's weights.")
+]
+DraftName = Annotated[str | None, typer.Option("--draft", metavar="MODEL", help="The draft.")]
+DraftRevision = Annotated[
+    str | None, typer.Option(metavar="REV", help="Revision of the draft's weights.")
+]
+Runner = Annotated[str | None, typer.Option(help="Model runner, where the engine has two: v1, v2.")]
+Sampling = Annotated[
+    str | None, typer.Option(metavar="WORDS", help="How requests sample: temperature=0.")
+]
+Dataset = Annotated[
+    str | None, typer.Option(metavar="NAME", help="A fixed set of prompts, by name or hash.")
+]
+
+
+@app.command("record", epilog=_EPILOG)
+@with_source
+def record(
+    source: SourceOptions,
+    name: Annotated[str, typer.Argument(help="What to call it.")],
+    for_: Annotated[
+        str, typer.Option("--for", metavar="TIME", help="How long to watch; best a day.")
+    ] = "30m",
+    plain: Annotated[
+        bool,
+        typer.Option(
+            "--plain", help="Watch a pool without speculation; add its speed to baseline NAME."
+        ),
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Engines that differ; a NAME that is something else.")
+    ] = False,
+    state: StateOption = None,
+    target_revision: TargetRevision = None,
+    draft: DraftName = None,
+    draft_revision: DraftRevision = None,
+    runner: Runner = None,
+    sampling: Sampling = None,
+    dataset: Dataset = None,
+    output_format: FormatOption = output.Format.TABLE,
+) -> None:
+    """Watch a sound pool and keep its acceptance.
+
+    The longer, the finer the drift it can tell: less than a day has not seen a day's swing. What
+    no metric tells of the key (revisions, sampling) is given here.
+    """
+    import asyncio
+
+    from speccli.core.baseline.record import Profile, look_seconds
+    from speccli.core.baseline.watch import watch
+    from speccli.core.open import open_source
+    from speccli.core.units import seconds
+
+    told = _key(
+        target_revision=target_revision,
+        draft=draft,
+        draft_revision=draft_revision,
+        runner=runner,
+        sampling=sampling,
+        dataset=dataset,
+    )
+    lasting = seconds(for_, what="--for")
+    store = _store(state)
+    opened = open_source(source.settings(), replay=source.replay, default_window_s=60.0)
+    profile = Profile(look_seconds(lasting), told)
+
+    def tell(took: float, drafts: float) -> None:
+        diagnostics.progress(f"specctl: {took:.0f} of {lasting:.0f} s, {drafts:,.0f} drafts")
+
+    last = asyncio.run(watch(opened, profile, lasting_s=lasting, tell=tell))
+    if plain:
+        kept = store.add_plain(name, profile.speed(), profile.key(force=force), force=force)
+    else:
+        from_where = str(source.replay or opened.poller.window.source)
+        kept = profile.baseline(name, from_where, last=last, force=force)
+        store.put(kept, force=force)
+    _show(kept, output_format)
+    diagnostics.say(f"baseline {name} kept in {store.folder}")
+
+
+@app.command("list", epilog=_EPILOG)
+def list_(state: StateOption = None, output_format: FormatOption = output.Format.TABLE) -> None:
+    """List baselines, public references last."""
+    found, notes = _store(state).all()
+    for note in notes:
+        diagnostics.warn(note)
+
+    def table() -> RenderableType:
+        from speccli.baseline_table import list_table
+
+        return list_table(found)
+
+    output.emit(lambda: [each.to_json() for each in found], table, output_format)
+    if notes:
+        raise typer.Exit(int(ExitCode.USAGE))
+
+
+@app.command("show", epilog=_EPILOG)
+def show(
+    name: Annotated[str, typer.Argument(help="Its name, or a file.")],
+    state: StateOption = None,
+    output_format: FormatOption = output.Format.TABLE,
+) -> None:
+    """Show one: its key, acceptance, by position and prompt length, scatter, speed."""
+    _show(_store(state).get(name), output_format)
+
+
+@app.command("import", epilog=_EPILOG)
+def import_(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="A baseline, or `vllm bench serve` --save-result."),
+    ],
+    name: Annotated[
+        str | None, typer.Option("--name", help="What to call it.", show_default="as the file")
+    ] = None,
+    plain: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="FILE is a run without speculation: add its speed to NAME."
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace what is something else.")] = False,
+    state: StateOption = None,
+    target_revision: TargetRevision = None,
+    draft: DraftName = None,
+    draft_revision: DraftRevision = None,
+    runner: Runner = None,
+    sampling: Sampling = None,
+    dataset: Dataset = None,
+    output_format: FormatOption = output.Format.TABLE,
+) -> None:
+    """Take a baseline over from a file."""
+    from speccli.core.baseline import Key
+    from speccli.core.baseline.imported import plain_speed, read_any
+
+    store = _store(state)
+    if plain is not None:
+        _show(store.add_plain(plain, plain_speed(file), Key(), force=force), output_format)
+        return
+    told = _key(
+        target_revision=target_revision,
+        draft=draft,
+        draft_revision=draft_revision,
+        runner=runner,
+        sampling=sampling,
+        dataset=dataset,
+    )
+    found = read_any(file, name, told)
+    store.put(found, force=force)
+    _show(found, output_format)
+
+
+def _key(**parts: str | None) -> Key:
+    from speccli.core.baseline import Key
+
+    return Key(**{name: value or None for name, value in parts.items()})  # type: ignore[arg-type]
+
+
+def _store(state: Path | None) -> Store:
+    from speccli.core import config
+    from speccli.core.baseline.store import Store
+    from speccli.core.state import state_folder
+
+    return Store(state_folder(state, config.here()[0]))
+
+
+def _show(baseline: object, output_format: output.Format) -> None:
+    from speccli.core.baseline import Baseline
+
+    assert isinstance(baseline, Baseline)
+    kept = baseline
+
+    def table() -> RenderableType:
+        from speccli.baseline_table import show_table
+
+        return show_table(kept)
+
+    output.emit(kept.to_json, table, output_format)
