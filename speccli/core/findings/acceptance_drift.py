@@ -45,9 +45,9 @@ def _finding(drift: Drift, judgement: Judgement) -> Finding:
     assert base is not None
     length = f", length {drift.length:.2f} against {base.length:.2f}" if drift.length else ""
     over = f" over {duration(drift.seconds)}" if drift.seconds else ""
-    promise = f"; at most 1 false alarm in {drift.looks_between:,.0f} checks" * bool(
-        drift.looks_between
-    )
+    promise = ""
+    if drift.looks_between is not None:
+        promise = f"; at most 1 false alarm in {drift.looks_between:,.0f} checks"
     evidence = (
         f"acceptance {drift.now:.3f} against {drift.was:.3f} of baseline {base.name}"
         f"{length}{over}, n={drift.drafts:,.0f} drafts{promise}"

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-_MOST = 32
-"""Points kept; when they are full, neighbours are merged."""
+_MOST = 48
+"""Points kept; beyond it the two neighbours that stand for the fewest looks become one."""
 _LEAST_POINTS = 12
 _SURE = 5.0
 """Standard errors: one check in 3.5 million, so that a month of checks of a fleet stays silent."""
@@ -47,9 +47,10 @@ class Slope:
             return
         self.mixed = self.mixed and mix_known
         self.points.append([at, 1.0 / max(variance, 1e-9), value, 1.0])
-        if len(self.points) >= 2 * _MOST:
-            pairs = zip(self.points[::2], self.points[1::2], strict=True)
-            self.points = [_merged(a, b) for a, b in pairs]
+        if len(self.points) > _MOST:
+            points = self.points
+            i = min(range(len(points) - 1), key=lambda i: points[i][3] + points[i + 1][3])
+            points[i : i + 2] = [_merged(points[i], points[i + 1])]
 
     def slide(self, least: float) -> Slide | None:
         """The slide, where there is one that cost at least so much of the rate."""
@@ -103,8 +104,12 @@ def _line(points: Sequence[Sequence[float]]) -> tuple[float, float]:
 
 
 def _steady(points: Sequence[Sequence[float]], fall: float) -> bool:
-    """Whether each quarter is lower than the one before it."""
-    quarter = len(points) / 4
-    parts = [points[round(i * quarter) : round((i + 1) * quarter)] for i in range(4)]
+    """Whether each quarter of the time is lower than the one before it."""
+    begin, span = points[0][0], points[-1][0] - points[0][0]
+    parts: list[list[Sequence[float]]] = [[], [], [], []]
+    for point in points:
+        parts[min(3, int(4 * (point[0] - begin) / span))].append(point)
+    if not all(parts):
+        return False
     means = [sum(p[1] * p[2] for p in part) / sum(p[1] for p in part) for part in parts]
     return all(a - b >= _STEADY * fall for a, b in zip(means, means[1:], strict=False))
