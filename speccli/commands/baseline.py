@@ -105,11 +105,7 @@ def record(
     store = _store(state)
     opened = open_source(source.settings(), replay=source.replay, default_window_s=60.0)
     profile = Profile(look_seconds(lasting), told)
-
-    def tell(took: float, drafts: float) -> None:
-        diagnostics.progress(f"specctl: {took:.0f} of {lasting:.0f} s, {drafts:,.0f} drafts")
-
-    last = asyncio.run(watch(opened, profile, lasting_s=lasting, tell=tell))
+    last = asyncio.run(watch(opened, profile, lasting_s=lasting, tell=_tell))
     if plain:
         kept = store.add_plain(name, profile.speed(), profile.key(force=force), force=force)
     else:
@@ -191,6 +187,10 @@ def import_(
     found = read_any(file, name, told)
     store.put(found, force=force)
     _show(found, output_format)
+
+
+def _tell(took: float, drafts: float) -> None:
+    diagnostics.progress(f"specctl: watching, {took:.0f} s, {drafts:,.0f} drafts so far")
 
 
 def _key(**parts: str | None) -> Key:
