@@ -99,7 +99,7 @@ def load(
     if isinstance(merged.get("endpoint"), str):
         merged["endpoint"] = merged["endpoint"].split(",")
     if "endpoint" in merged:
-        merged["endpoint"] = tuple(part for part in merged["endpoint"] if part.strip())
+        merged["endpoint"] = tuple(each for part in merged["endpoint"] if (each := part.strip()))
     for name, value in merged.items():
         if wrong := _out_of_range(name, value):
             raise UsageError(f"{name} is {value!r}; {wrong}", hint="see specctl status --help")
@@ -125,13 +125,13 @@ def _put_over(merged: dict[str, Any], layer: Mapping[str, Any]) -> None:
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     """A note for each `SPECCTL_*` variable that means nothing."""
-    known = {f"{ENVIRONMENT}{field.name.upper()}" for field in fields(Settings)}
-    known |= {f"{ENVIRONMENT}{name}" for name in _OTHER_VARIABLES}
-    return [
-        f"{name} is not a setting{_nearest(name, known)}"
-        for name in sorted(environment)
-        if name.startswith(ENVIRONMENT) and name not in known
-    ]
+    known = {field.name.upper() for field in fields(Settings)} | _OTHER_VARIABLES
+    notes = []
+    for name in sorted(environment):
+        setting = name.removeprefix(ENVIRONMENT)
+        if setting != name and setting not in known:
+            notes.append(f"{name} is not a setting{_nearest(setting, known, ENVIRONMENT)}")
+    return notes
 
 
 def config_files(environment: Mapping[str, str], directory: Path) -> list[Path]:
@@ -253,9 +253,9 @@ def _out_of_range(name: str, value: Any) -> str | None:
     return f"it must be from {low:g} to {high:g}" if name in _AT_MOST else f"at least {low:g}"
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def _nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
     match = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {match[0]}?" if match else ""
+    return f"; did you mean {prefix}{match[0]}?" if match else ""
 
 
 def here() -> tuple[Mapping[str, str], Path]:
