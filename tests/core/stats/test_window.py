@@ -316,7 +316,7 @@ def test_a_floor_is_judged_on_drafts_enough_and_said_once_each_way() -> None:
             [scrape(NOW + i, spec_page(drafts=drafts, drafted=3 * drafts, accepted=3 * accepted))]
         )
     low, back = texts(window)
-    assert "fell under the floor 0.50" in low
+    assert "fell under the floor 0.5" in low
     assert "is back over the floor" in back
     assert only(window.snapshot()).low_since is None
 

@@ -1,0 +1,54 @@
+"""The documentation is checked: what it shows exists, and what exists is in it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from speccli.core.config import Settings
+from speccli.core.stats.measures import Metrics
+from speccli.main import COMMANDS
+from tests.tui.shown import NAMES, ROOT, SHOWN, TAKEN
+
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_picture_shown_is_the_picture_tested(name: str) -> None:
+    shown = (SHOWN / f"{name}.svg").read_bytes()
+    assert shown == (TAKEN / f"{NAMES[name]}.svg").read_bytes(), "run scripts/pictures"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        if "://" not in link:
+            assert (page.parent / link).exists(), link
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_is_in_the_readme(command: str) -> None:
+    assert f"`{command}`" in (ROOT / "README.md").read_text()
+
+
+def test_every_setting_is_documented() -> None:
+    text = (ROOT / "docs" / "settings.md").read_text()
+    missing = [field.name for field in fields(Settings) if f"`{field.name}`" not in text]
+    assert not missing
+
+
+def test_every_metric_is_in_the_contract() -> None:
+    text = (ROOT / "docs" / "contracts.md").read_text()
+    missing = [field.name for field in fields(Metrics) if f"`{field.name}`" not in text]
+    assert not missing
+
+
+def test_every_schema_is_in_the_contract() -> None:
+    sources = (path.read_text() for path in (ROOT / "speccli").rglob("*.py"))
+    schemas = {name for text in sources for name in re.findall(r'"(specctl\.\w+/v\d+)"', text)}
+    text = (ROOT / "docs" / "contracts.md").read_text()
+    assert schemas
+    assert not {schema for schema in schemas if schema not in text}
