@@ -74,13 +74,16 @@ def _who(snapshot: Snapshot) -> list[str]:
         words[0] += f" ({', '.join(f'{n} {state}' for state, n in states.most_common())})"
     models = sorted({e.model for e in engines if e.model})
     words.append(", ".join(short(m, 40) for m in models) if len(models) < 3 else "several models")
-    versions = sorted({f"{_KINDS.get(e.kind, e.kind)} {e.version}" for e in engines if e.version})
-    words.append(", ".join(versions) if len(versions) < 4 else f"{len(versions)} versions")
+    for kind in sorted({e.kind for e in engines}):
+        versions = sorted({e.version for e in engines if e.version and e.kind == kind})
+        if versions:
+            told = ", ".join(versions) if len(versions) < 4 else f"in {len(versions)} versions"
+            words.append(f"{_KINDS.get(kind, kind)} {told}")
     read = [e for e in engines if e.increase is not None]
-    told = {"method not known" if e.method == "unknown" else e.method: e.k for e in read}
+    named = {"method not known" if e.method == "unknown" else e.method: e.k for e in read}
     several = {e.k for e in read if e.k}
     methods = [
-        f"{method} K={k}" if k and len(several) == 1 else method for method, k in told.items()
+        f"{method} K={k}" if k and len(several) == 1 else method for method, k in named.items()
     ]
     return [word for word in (*words, ", ".join(sorted(methods))) if word]
 
