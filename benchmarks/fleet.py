@@ -36,7 +36,7 @@ def measure(engines: int, seconds: float) -> None:
         finally:
             terminal.close()
     cpu = 100 * (after.cpu_s - before.cpu_s) / lasted
-    rate = (after.read_bytes - before.read_bytes) / lasted / 1e6
+    rate = (after.loopback_bytes - before.loopback_bytes) / lasted / 1e6
     late = sum(age > 2 for age in ages) / max(1, len(ages))
     shown = f"{start:.2f} s" if start else "never"
     print(

@@ -172,7 +172,10 @@ class Snapshot:
 
     @property
     def covered_s(self) -> float:
-        """Seconds the samples cover, at most the window asked for; 0 with one sample."""
+        """Seconds the samples cover; 0 with one sample.
+
+        About the window asked for, once it has filled: its first sample is the last one before it.
+        """
         return self.subject.pool.seconds or 0.0
 
     @cached_property

@@ -30,6 +30,8 @@ _ALIVE_BEFORE_S = 10.0
 """A process that began this long before the last sample of another one cannot have replaced it.
 
 Not zero: the two times come from different clocks."""
+_CLOCK_BACK_SAMPLES = 4
+"""Late samples in ascending order after which the wall clock is believed to have been set back."""
 _EPOCH = 1e9
 """Start times under this are not Unix times (a test's or an uptime), and prove nothing."""
 
@@ -53,6 +55,8 @@ class Track:
         self.span_s = span_s
         self.resets = 0
         self.late = 0
+        self._behind: list[float] = []
+        """Times of late samples that came one after another."""
         self.discarded = 0
         """Intervals whose speculation counters contradicted each other."""
         self.several_processes_at: float | None = None
@@ -78,8 +82,8 @@ class Track:
         """
         self.growth = None
         if new.at <= self.last.at:
-            self.late += 1
-            return "late"
+            return self._late(new)
+        self._behind.clear()
         if new.started is None and new.partial:
             new = replace(new, started=self.last.started)
         event = self._identity(new)
@@ -101,6 +105,15 @@ class Track:
         values = self._untorn(values, event)
         self._append(new, values, counted=event is None)
         return event
+
+    def _late(self, new: Counters) -> str:
+        """A sample from before the last one: left out, unless it is the clock that went back."""
+        self.late += 1
+        self._behind = [at for at in self._behind if at < new.at] + [new.at]
+        if len(self._behind) >= _CLOCK_BACK_SAMPLES:
+            self._behind.clear()
+            self._begin(new)
+        return "late"
 
     def increase(self, window_s: float | None, *, pooled_start: bool = True) -> Increase | None:
         """Growth over the last `window_s` seconds (None: over everything remembered).

@@ -181,6 +181,14 @@ def test_late_and_repeated_samples_are_left_out_and_counted() -> None:
     assert growth(track) == {"accepted_tokens": 10, "draft_tokens": 20}
 
 
+def test_a_clock_set_back_begins_a_new_history_instead_of_none() -> None:
+    track = follow([spec(1000, 0, 0), spec(1010, 10, 20)])
+    for step in range(4):
+        assert track.push(spec(400 + step, 12 + step, 30 + step)) == "late"
+    track.push(spec(404, 20, 50))
+    assert growth(track) == {"accepted_tokens": 5, "draft_tokens": 17}
+
+
 def test_a_torn_sample_is_waited_out_and_nothing_is_lost() -> None:
     track = follow([spec(0, 0, 0, 0), spec(1, 6, 9, 3)])
     track.push(spec(2, 14, 9, 3))  # accepted is a step ahead of what it is accepted from
