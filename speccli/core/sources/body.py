@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from speccli.core.metrics.page import WANTED_BYTES
 from speccli.core.metrics.parse import name_of
-from speccli.core.metrics.reader import WANTED_BYTES
 
 SMALL = 1 << 20
 """Bytes up to which a body is kept as it is; a page of vLLM 0.32 has 53 kB."""

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from speccli.core.errors import RecordingError
+from speccli.core.metrics.page import WANTED_BYTES
 from speccli.core.metrics.parse import name_of
-from speccli.core.metrics.reader import WANTED_BYTES
 from speccli.core.sources import streams
 from speccli.core.sources.base import Scrape, facts
 from speccli.core.sources.body import bounded
@@ -116,28 +116,45 @@ class Recorder:
             raise RecordingError(f"cannot write {self.path}: {why}{kept}") from error
 
     def _kept(self, scrape: Scrape) -> dict[str, Any]:
-        line: dict[str, Any] = {"at": scrape.at, "target": scrape.target}
-        if scrape.error is not None:
-            line["error"] = redact(scrape.error)
-        else:
-            line["status"] = scrape.status
-            line["body"] = self._body(scrape.body)
-            if scrape.truncated:
-                line["truncated"] = True
-            if scrape.note:
-                line["note"] = redact(scrape.note)
-        info = facts(scrape.info)
-        if info and self._told.get(scrape.target) != info:
+        line = line_of(scrape, full=self._full)
+        info = line.get("info")
+        if info and self._told.get(scrape.target) == info:
+            del line["info"]
+        elif info:
             self._told[scrape.target] = info
-            line["info"] = {k: redact(v) if isinstance(v, str) else v for k, v in info.items()}
         return line
-
-    def _body(self, body: bytes) -> str:
-        text = (body if self._full else _read_of(body)).decode("utf-8", "replace")
-        return "\n".join(map(redact_line, text.split("\n")))
 
     def _line(self, value: dict[str, Any]) -> None:
         self._out.write(json.dumps(value, ensure_ascii=False).encode() + b"\n")
+
+
+def line_of(scrape: Scrape, *, full: bool = False) -> dict[str, Any]:
+    """A scrape in the contract's form; without `full`, only the families that are read."""
+    line: dict[str, Any] = {"at": scrape.at, "target": scrape.target}
+    if scrape.error is not None:
+        line["error"] = redact(scrape.error)
+    else:
+        line["status"] = scrape.status
+        body = scrape.body if full else _read_of(scrape.body)
+        line["body"] = "\n".join(map(redact_line, body.decode("utf-8", "replace").split("\n")))
+        if scrape.truncated:
+            line["truncated"] = True
+        if scrape.note:
+            line["note"] = redact(scrape.note)
+    info = facts(scrape.info)
+    if info:
+        line["info"] = {k: redact(v) if isinstance(v, str) else v for k, v in info.items()}
+    return line
+
+
+def scrape_of(value: Any) -> Scrape:
+    """The scrape of such a line.
+
+    Raises:
+        TypeError: it is none.
+        KeyError: a part is missing.
+    """
+    return _scrape(value)
 
 
 def _read_of(body: bytes) -> bytes:
