@@ -81,7 +81,7 @@ class SimServer:
         try:
             for index in range(len(self._ports)):
                 await self._open(index)
-        except OSError:
+        except (OSError, OverflowError):  # taken, or past 65535
             await self._runner.cleanup()
             raise
         await self.sync()
