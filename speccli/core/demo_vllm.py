@@ -140,5 +140,3 @@ def _ask(real: RealEngine, number: int, enough: threading.Event) -> None:
         except OSError:
             enough.wait(0.5)
         turn += 1
-
-
