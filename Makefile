@@ -79,9 +79,9 @@ unit: $(VENV)/.dev
 
 # ---- everything ----
 
-test: check ## everything, real parts included: installs Prometheus, tmux and vLLM where it can
+test: format-check lint types contracts ## everything, real parts included: installs Prometheus, tmux and vLLM where it can
 	$(call step,system packages)
-	@scripts/system-packages prometheus tmux || echo 'going on: the tests that need them say so at the end'
+	@scripts/system-packages prometheus prometheus-alertmanager tmux openssl || echo 'going on: the tests that need them say so at the end'
 	$(call step,vLLM for the CPU)
 	@$(MAKE) vllm || echo 'going on: the tests that need vLLM say so at the end'
 	$(call step,all tests)
