@@ -29,8 +29,10 @@ def test_what_was_recorded_is_replayed_as_it_was(tmp_path: Path, name: str) -> N
     assert answer.engine["target"] == served.url
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+@pytest.mark.parametrize(
+    ("number", "suffix"),
+    [(signal.SIGINT, ".zst"), (signal.SIGTERM, ".gz"), (signal.SIGHUP, "")],
+)
 def test_a_signal_keeps_every_scrape(tmp_path: Path, number: signal.Signals, suffix: str) -> None:
     path = tmp_path / f"r{suffix}"
     with (
