@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 
-import pytest
-
 from speccli.main import COMMANDS
 from tests.support.golden import FOLDER
 from tests.support.processes import python
@@ -25,39 +23,42 @@ HEAVY = (
     "hypothesis",
 )
 LOADED = """
-import sys
+import shlex, sys
 from speccli.main import main
-try:
-    main()
-except SystemExit as leaving:
-    assert not leaving.code, leaving.code
-print("LOADED", *sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
+for line in sys.argv[1:]:
+    sys.argv = ["specctl", *shlex.split(line)]
+    try:
+        main()
+    except SystemExit as leaving:
+        assert not leaving.code, (line, leaving.code)
+    names = sorted({name.partition(".")[0] for name in sys.modules})
+    print("LOADED", *names, file=sys.stderr)
 """
 
 
-def loaded(*words: str) -> set[str]:
-    """Top-level names of what a command line has imported by its end."""
-    done = python(LOADED, *words)
+def loaded(*lines: str) -> list[set[str]]:
+    """Top-level names that were imported by the end of each of the command lines, one by one."""
+    done = python(LOADED, *lines)
     assert done.returncode == 0, done.stderr
-    assert done.stdout
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("LOADED")]
-    return set(line.split()[1:])
+    said = [line.split() for line in done.stderr.splitlines()]
+    found = [set(words[1:]) for words in said if words[0] == "LOADED"]
+    assert len(found) == len(lines)
+    return found
 
 
-@pytest.mark.parametrize(
-    "words", [("--help",), ("--version",), *((name, "--help") for name in COMMANDS)], ids=" ".join
-)
-def test_help_imports_nothing_heavy(words: tuple[str, ...]) -> None:
-    assert not loaded(*words) & set(HEAVY)
+def test_no_help_imports_anything_heavy() -> None:
+    lines = ["--version", "--help", "status --help", *(f"{name} --help" for name in COMMANDS)]
+    for line, names in zip(lines, loaded(*lines), strict=True):
+        assert not names & set(HEAVY), line
 
 
 def test_a_status_in_json_paints_nothing() -> None:
-    found = loaded("status", "--replay", str(FOLDER / "fleet.jsonl"), "-o", "json")
+    (found,) = loaded(f"status --replay {FOLDER / 'fleet.jsonl'} -o json")
     assert not found & {"textual", "rich", "yaml", "requests", "prometheus_api_client"}
 
 
 def test_a_status_in_a_table_opens_no_screen() -> None:
-    found = loaded("status", "--replay", str(FOLDER / "fleet.jsonl"))
+    (found,) = loaded(f"status --replay {FOLDER / 'fleet.jsonl'}")
     assert "rich" in found
     assert not found & {"textual", "yaml", "requests", "genai_prices", "pydantic"}
 

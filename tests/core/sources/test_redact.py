@@ -72,8 +72,8 @@ def test_an_address_that_is_not_quite_one_loses_its_credentials_too() -> None:
 @pytest.mark.parametrize(
     "piece", ["a", "a/", "token_", "?key", "://a", 'x="', "eyJaaaaaaaaaaa.", "://"]
 )
-def test_a_line_of_a_megabyte_takes_no_time_to_speak_of(piece: str) -> None:
-    line = f'm{{a="{piece * (1_000_000 // len(piece))}"}} 1'
+def test_a_very_long_line_takes_no_time_to_speak_of(piece: str) -> None:
+    line = f'm{{a="{piece * (300_000 // len(piece))}"}} 1'
     began = time.perf_counter()
     redact_line(line)
-    assert time.perf_counter() - began < 5, "quadratic: it was minutes"
+    assert time.perf_counter() - began < 3, "quadratic: it took minutes"
