@@ -9,7 +9,6 @@ import typer
 from speccli import diagnostics, output
 from speccli.core.errors import UsageError
 
-
 Acceptance = Annotated[
     str | None,
     typer.Option(
