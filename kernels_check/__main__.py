@@ -1,0 +1,141 @@
+"""`python -m kernels_check`.
+
+Choose checks, run them, print what came out, exit with what it means.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kernels_check import environment, report, runner
+from kernels_check.cuda import driver
+from kernels_check.manifest import manifest
+from kernels_check.model import Check, Level, Result
+
+USAGE = 64
+
+
+class _Parser(argparse.ArgumentParser):
+    """Usage errors exit 64: 2 is an alarm."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        """One line, and the code."""
+        self.exit(USAGE, f"kernels_check: error: {message}\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    made = _Parser(prog="kernels_check", description=__doc__)
+    made.add_argument("--list", action="store_true", help="name the checks and leave")
+    made.add_argument(
+        "--only", action="append", metavar="NAME", help="a check, or a prefix of some"
+    )
+    made.add_argument("--speed", action="store_true", help="also the samplers side by side")
+    made.add_argument("--cost", action="store_true", help="also the verify-cost curves")
+    made.add_argument(
+        "--soak", type=float, default=0.0, metavar="MIN", help="also minutes of steps"
+    )
+    made.add_argument(
+        "--mutants", action="store_true", help="also prove that the checks catch faults"
+    )
+    made.add_argument("--seed", type=int, default=20251129, help="of everything random")
+    made.add_argument("--jobs", type=int, default=0, help="checks at a time (0: by the cores)")
+    made.add_argument("--json", type=Path, metavar="FILE", help="write the whole run here")
+    made.add_argument("--svg", type=Path, metavar="FILE", help="with --cost: draw the curves here")
+    made.add_argument("-o", dest="format", choices=("table", "json", "lines"), default="table")
+    return made
+
+
+def select(options: argparse.Namespace) -> list[Check]:
+    """The checks asked for."""
+    levels = {Level.GRID}
+    for level, wanted in ((Level.SPEED, options.speed), (Level.COST, options.cost),
+                          (Level.SOAK, options.soak > 0),
+                          (Level.MUTANTS, options.mutants)):  # fmt: skip
+        if wanted:
+            levels.add(level)
+    chosen = []
+    for check in manifest():
+        named = any(check.name == n or check.name.startswith(n) for n in options.only or ())
+        if named or (options.only is None and check.level in levels):
+            if check.level is Level.SOAK:
+                minutes = options.soak or 1.0
+                check = dataclasses.replace(
+                    check,
+                    options={**check.options, "minutes": minutes},
+                    deadline_s=minutes * 60 + 120,
+                )
+            chosen.append(check)
+    return chosen
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run; returns the exit code."""
+    options = parser().parse_args(arguments)
+    checks = select(options)
+    if options.list:
+        for check in checks:
+            _say(f"{check.name:<36} {check.title}")
+        return report.OK
+    if not checks:
+        _tell(f"error: no check is called {' or '.join(options.only)} (--list names them)")
+        return USAGE
+    if driver.device_count() == 0:
+        _tell("no CUDA device")
+        return report.UNKNOWN
+    started, at = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
+
+    def done(result: Result) -> None:
+        if options.format == "lines":
+            _say(json.dumps(result.as_json()))
+        elif options.format == "table":
+            _tell(report.table([result]))
+
+    jobs = options.jobs or max(1, min(8, (os.cpu_count() or 2) // 2))
+    results = runner.run(checks, seed=options.seed, jobs=jobs, done=done)
+    document = report.as_json(
+        checks,
+        results,
+        seed=options.seed,
+        at=at,
+        seconds=time.monotonic() - started,
+        environment=environment.describe(),
+    )
+    text = json.dumps(document, indent=1)
+    if options.json:
+        options.json.write_text(text + "\n")
+    if options.svg:
+        from kernels_check import plot
+
+        options.svg.write_text(plot.curves(document))
+    if options.format == "json":
+        _say(text)
+    elif options.format == "table":
+        _say(report.table(results))
+        _say(report.summary(document))
+    return int(document["exit"])
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(f"kernels_check: {text}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

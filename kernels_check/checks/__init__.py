@@ -1,0 +1,1 @@
+"""The checks: each function takes a Context and returns Passed, or raises Wrong or NotHere."""

@@ -1,0 +1,117 @@
+"""What a verify step costs against a plain one, by batch and K.
+
+The curve that says when drafts pay.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from kernels_check import stack
+from kernels_check.checks import moe, speed
+from kernels_check.cuda import timing
+from kernels_check.model import Context, NotHere, Passed
+
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+DEPTHS = (0, 1, 2, 3, 4, 5, 6, 7)
+CHANCES = (0.5, 0.6, 0.7, 0.8, 0.9)
+"""Chance that a drafted token is accepted, given that the one before it was."""
+
+
+def curve(context: Context) -> Passed:
+    """Milliseconds of a step at every batch and K, and the batch at which drafting stops paying."""
+    import torch
+
+    model = stack.MODELS[context.options["shape"]]
+    try:
+        with moe.engine_config(), torch.inference_mode():
+            measured = _measure(model)
+    except ImportError as error:
+        raise NotHere(f"vLLM's layers: {error}") from error
+    data = {
+        "model": model.title, "layers": model.layers, "context": stack.CONTEXT, **measured,
+        "crossover": {str(a): crossover(measured, a) for a in CHANCES},
+    }  # fmt: skip
+    one = measured["ms"]
+    text = (
+        f"batch 1: K 7 costs {one['1']['7'] / one['1']['0']:.2f} plain steps, batch 128: "
+        f"{one['128']['7'] / one['128']['0']:.2f}; drafting pays up to batch "
+        + ", ".join(f"{data['crossover'][str(a)]['largest']} at {a}" for a in CHANCES)
+    )
+    return Passed(text, data)
+
+
+def _measure(model: stack.Model) -> dict[str, Any]:
+    import torch
+
+    held = stack.Stack(model, max(BATCHES))
+    draft = stack.Draft(held)
+    wide = torch.randn((max(BATCHES) * (max(DEPTHS) + 1), model.vocab), device="cuda")
+    ms: dict[str, dict[str, float]] = {}
+    draft_ms: dict[str, float] = {}
+    for batch in BATCHES:
+        ms[str(batch)] = {}
+        for k in DEPTHS:
+            call = held.step(batch, k, _sampler(wide, model.vocab, batch, k))
+            ms[str(batch)][str(k)] = round(timing.seconds([call], budget_s=0.08) * 1000, 4)
+        draft_ms[str(batch)] = round(timing.seconds([draft.step(batch)]) * 1000, 4)
+    return {"ms": ms, "draft_ms_per_token": draft_ms}
+
+
+def _sampler(wide: Any, vocab: int, batch: int, k: int) -> Any:
+    """VLLM's V2 sampler on ready logits; K = 0 is its bonus token alone."""
+    import torch
+
+    rows = wide[: batch * (k + 1)]
+    if k:
+        drafted = torch.randint(0, vocab, (batch, k), device="cuda")
+        step = SimpleNamespace(vocab=vocab, batch=batch, k=k, logits=rows, drafted=drafted)
+        return speed.MAKERS["vllm-v2"](step)
+    drafted = torch.zeros((batch, 0), dtype=torch.long, device="cuda")
+    step = SimpleNamespace(vocab=vocab, batch=batch, k=1, logits=rows, drafted=drafted)
+    return _plain(step)
+
+
+def _plain(step: SimpleNamespace) -> Any:
+    """The same sampler with nothing drafted."""
+    import torch
+
+    from kernels_check.engines import VllmV2
+
+    module, batch = VllmV2().module, step.batch
+    starts = torch.arange(batch + 1, device="cuda", dtype=torch.int32)
+    slots = torch.arange(batch, device="cuda", dtype=torch.int32)
+    zeros = torch.zeros(batch, device="cuda", dtype=torch.int32)
+    ids, at = (
+        torch.zeros(batch, device="cuda", dtype=torch.long),
+        torch.arange(batch, device="cuda"),
+    )
+    ones = torch.ones(batch, device="cuda")
+    return lambda: module.rejection_sample(
+        step.logits, None, ids, starts, at, slots, slots, zeros, ones, at, 1
+    )
+
+
+def length(chance: float, k: int) -> float:
+    """Tokens a step when each drafted one is accepted with `chance`, given the one before it."""
+    return sum(chance**i for i in range(k + 1))
+
+
+def crossover(measured: dict[str, Any], chance: float) -> dict[str, Any]:
+    """For each batch the best K and its speed-up (draft included).
+
+    And the largest batch that gains.
+    """
+    best = {}
+    largest = 0
+    for batch, row in measured["ms"].items():
+        plain, draft = row["0"], measured["draft_ms_per_token"][batch]
+        speed_up = {
+            int(k): length(chance, int(k)) * plain / (t + int(k) * draft) for k, t in row.items()
+        }
+        top = max(speed_up, key=lambda k: speed_up[k])
+        best[batch] = {"k": top, "speed_up": round(speed_up[top], 3)}
+        if top > 0 and speed_up[top] > 1.02:
+            largest = int(batch)
+    return {"largest": largest, "best": best}

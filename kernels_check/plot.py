@@ -1,0 +1,105 @@
+"""The verify-cost curves as one SVG.
+
+A panel a model, a line a K, and where drafting stops paying.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+from xml.sax.saxutils import escape
+
+PANEL, HEIGHT, LEFT, TOP, PLOT_W, PLOT_H = 420, 480, 56, 64, 300, 270
+SHOWN = (1, 2, 3, 5, 7)
+COLOURS = ("#1b6ca8", "#2a9d8f", "#b8860b", "#d1495b", "#6a4c93")
+
+
+def curves(document: Mapping[str, Any]) -> str:
+    """Every cost check of a run that passed."""
+    panels = [c for c in document["checks"] if c["name"].startswith("cost.") and "data" in c]
+    width = PANEL * max(1, len(panels))
+    env = document["environment"]
+    where = f"{env.get('gpu')}, driver {env.get('driver')}, vLLM {env['versions'].get('vllm')}"
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {HEIGHT}" width="{width}" '
+        f'height="{HEIGHT}" font-family="sans-serif" font-size="12" fill="#222">',
+        f'<rect width="{width}" height="{HEIGHT}" fill="#fff"/>',
+        _text(12, 20, f"A verify step against a plain decode step, measured on {where}", 14),
+    ]
+    for i, panel in enumerate(panels):
+        parts += _panel(PANEL * i, panel["data"])
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _panel(x0: int, data: Mapping[str, Any]) -> list[str]:
+    batches = [int(b) for b in data["ms"]]
+    ratios = {
+        k: [data["ms"][str(b)][str(k)] / data["ms"][str(b)]["0"] for b in batches] for k in SHOWN
+    }
+    top = math.ceil(max(max(row) for row in ratios.values()) * 2) / 2
+
+    def at(batch: int, ratio: float) -> tuple[float, float]:
+        x = x0 + LEFT + PLOT_W * math.log2(batch / batches[0]) / math.log2(batches[-1] / batches[0])
+        return x, TOP + PLOT_H * (1 - (ratio - 1) / max(top - 1, 0.5))
+
+    parts = [_text(x0 + LEFT, TOP - 16, data["model"], 12)]
+    parts += _axes(x0, batches, top, at)
+    placed: list[float] = []
+    for colour, k in zip(COLOURS, SHOWN, strict=True):
+        points = [at(b, r) for b, r in zip(batches, ratios[k], strict=True)]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        x, y = points[-1]
+        while any(abs(y - other) < 13 for other in placed):
+            y += 13
+        placed.append(y)
+        parts.append(_text(x + 6, y + 4, f"K {k}", 12, colour))
+    return parts + _words(x0, data)
+
+
+def _axes(x0: int, batches: list[int], top: float, at: Any) -> list[str]:
+    parts = []
+    for batch in batches:
+        x, y = at(batch, 1.0)
+        parts.append(f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{y:.1f}" stroke="#eee"/>')
+        parts.append(_text(x - 8, y + 16, str(batch), 11))
+    step = 0.5 if top <= 4 else math.ceil(top / 8)
+    ratio = 1.0
+    while ratio <= top + 1e-9:
+        x, y = at(batches[0], ratio)
+        parts.append(
+            f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{x + PLOT_W}" y2="{y:.1f}" stroke="#ddd"/>'
+        )
+        parts.append(_text(x0 + 14, y + 4, f"{ratio:.1f}x", 11))
+        ratio += step
+    parts.append(_text(x0 + LEFT + PLOT_W / 2 - 40, TOP + PLOT_H + 34, "requests in the step", 11))
+    return parts
+
+
+def _words(x0: int, data: Mapping[str, Any]) -> list[str]:
+    y = TOP + PLOT_H + 54
+    parts = [
+        _text(
+            x0 + LEFT,
+            y,
+            f"context {data['context']}; drafting (draft included) pays up to batch",
+            11,
+        )
+    ]
+    for i, (chance, found) in enumerate(data["crossover"].items()):
+        largest = found["largest"]
+        said = "all measured" if largest == 128 else ("none" if largest == 0 else str(largest))
+        parts.append(
+            _text(
+                x0 + LEFT,
+                y + 15 * (i + 1),
+                f"{said} where {float(chance):.0%} of drafts are accepted",
+                11,
+            )
+        )
+    return parts
+
+
+def _text(x: float, y: float, said: str, size: int, colour: str = "#222") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}">{escape(said)}</text>'

@@ -1,0 +1,1 @@
+"""What is right, in float64 and from the papers, without looking at any engine's code."""

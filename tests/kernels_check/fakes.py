@@ -1,0 +1,45 @@
+"""Checks that end in every way a check can end; the scheduler's tests name them."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from kernels_check.model import Context, NotHere, Passed, Wrong
+
+
+def right(context: Context) -> Passed:
+    return Passed(f"seed {context.seed}", {"seed": context.seed})
+
+
+def wrong(context: Context) -> Passed:
+    raise Wrong("token 3, must be 4", {"position": 0})
+
+
+def absent(context: Context) -> Passed:
+    raise NotHere("no such kernel")
+
+
+def broken(context: Context) -> Passed:
+    raise KeyError("renamed")
+
+
+def sticky(context: Context) -> Passed:
+    raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+
+def crash(context: Context) -> Passed:
+    os.abort()
+
+
+def leave(context: Context) -> Passed:
+    os._exit(7)
+
+
+def hang(context: Context) -> Passed:
+    time.sleep(60)
+    return Passed("never")
+
+
+def catches_nothing(context: Context) -> Passed:
+    return Passed("all fine")

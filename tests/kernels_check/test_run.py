@@ -1,0 +1,174 @@
+"""A run of checks: each in a process of its own, and what it concludes from how they ended."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernels_check import __main__ as command
+from kernels_check import mutants, plot, report, runner
+from kernels_check.child import resolve
+from kernels_check.manifest import MUTANTS, manifest
+from kernels_check.model import Check, Context, Level, Result, Status, Wrong
+
+FAKES = "tests.kernels_check.fakes"
+ENDS = {
+    "right": Status.PASSED,
+    "wrong": Status.FAILED,
+    "absent": Status.SKIPPED,
+    "broken": Status.BROKEN,
+    "sticky": Status.CRASHED,
+    "crash": Status.CRASHED,
+    "leave": Status.CRASHED,
+    "hang": Status.HUNG,
+}
+
+
+def fake(name: str, **more: float) -> Check:
+    return Check(name, f"{FAKES}:{name}", "a fake", deadline_s=more.get("deadline_s", 20))
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, Result]:
+    checks = [fake(name, deadline_s=1.0 if name == "hang" else 20.0) for name in ENDS]
+    done = runner.run(checks, seed=11, jobs=4, done=lambda result: None, preload=())
+    return {result.name: result for result in done}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_each_way_to_end_is_told_apart_and_the_run_goes_on(
+    name: str, results: dict[str, Result]
+) -> None:
+    assert results[name].status is ENDS[name], results[name].evidence
+
+
+def test_evidence_says_what_and_where(results: dict[str, Result]) -> None:
+    assert results["right"].data == {"seed": 11}
+    assert results["wrong"].evidence == "token 3, must be 4"
+    assert "SIGABRT" in results["crash"].evidence
+    assert "exit 7" in results["leave"].evidence
+    assert "within 1 s" in results["hang"].evidence
+    assert results["right"].log == ""
+    assert "renamed" in results["broken"].log
+
+
+def test_a_nursery_that_dies_while_importing_loses_no_check() -> None:
+    done = runner.run(
+        [fake("right")],
+        seed=1,
+        jobs=1,
+        done=lambda result: None,
+        preload=("tests.kernels_check.deadly_import",),
+    )
+    assert [result.status for result in done] == [Status.PASSED]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"),
+    [
+        pytest.param([Status.PASSED, Status.SKIPPED], 0, id="passed"),
+        pytest.param([Status.PASSED, Status.BROKEN], 1, id="not-carried-out-is-a-warning"),
+        pytest.param([Status.PASSED, Status.FAILED], 2, id="wrong"),
+        pytest.param([Status.PASSED, Status.HUNG], 2, id="hung"),
+        pytest.param([Status.SKIPPED, Status.SKIPPED], 3, id="nothing-looked-at-is-unknown"),
+    ],
+)
+def test_exit_codes(statuses: list[Status], code: int) -> None:
+    checks = [Check(str(i), "x:y", "") for i in range(len(statuses))]
+    results = [Result(str(i), status, 1.0, "e") for i, status in enumerate(statuses)]
+    said = report.as_json(
+        checks, results, seed=1, at="2025-11-29T00:00:00+00:00", seconds=1, environment={}
+    )
+    assert said["exit"] == code
+    assert said["verdict"] == report.VERDICTS[code]
+    assert len(said["findings"]) == sum(
+        status not in {Status.PASSED, Status.SKIPPED} for status in statuses
+    )
+    for finding in said["findings"]:
+        assert list(finding) == [
+            "code", "severity", "subject", "evidence", "cause", "action", "since",
+        ]  # fmt: skip
+
+
+def test_every_code_a_check_can_raise_has_a_cause_and_an_action() -> None:
+    codes = {check.code for check in manifest()} | set(report.CODES.values())
+    assert codes <= set(report.CAUSES)
+    assert set(report.CAUSES) == set(report.ACTIONS)
+
+
+def test_names_are_unique_and_targets_exist() -> None:
+    checks = manifest()
+    assert len({check.name for check in checks}) == len(checks)
+    for check in checks:
+        if check.level is not Level.HIDDEN:
+            assert callable(resolve(check))
+
+
+def test_every_mutant_has_a_check_meant_for_it() -> None:
+    for name, target, reason, _ in MUTANTS:
+        assert callable(resolve(Check(name, target, ""))), name
+        assert reason
+
+
+def test_a_mutant_that_nothing_catches_is_a_failure_of_the_check() -> None:
+    options = {"target": f"{FAKES}:wrong", "reason": "must be 4"}
+    assert mutants.caught(Context(1, options)).evidence.startswith("caught")
+    with pytest.raises(Wrong, match="another reason"):
+        mutants.caught(Context(1, {**options, "reason": "bonus"}))
+    with pytest.raises(Wrong, match="not caught"):
+        mutants.caught(Context(1, {**options, "target": f"{FAKES}:catches_nothing"}))
+
+
+def test_without_a_cuda_device_it_says_so_in_one_line_and_exits_3() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kernels_check"], capture_output=True, text=True, check=False
+    )
+    if "no CUDA device" not in done.stderr:
+        pytest.skip("this machine has a CUDA device")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", "kernels_check: no CUDA device\n")
+
+
+def test_usage_errors_never_look_like_an_alarm(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--only", "no.such.check"]) == 64
+    with pytest.raises(SystemExit) as left:
+        command.main(["--nonsense"])
+    assert left.value.code == 64
+    assert capsys.readouterr().out == ""
+
+
+def test_levels_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--list"]) == 0
+    plain = capsys.readouterr().out
+    assert "rejection.vllm-v2.random" in plain
+    assert "mutant." not in plain
+    assert command.main(["--list", "--mutants", "--cost", "--soak", "1"]) == 0
+    full = capsys.readouterr().out
+    assert {"mutant.", "cost.", "soak"} <= {
+        part for part in ("mutant.", "cost.", "soak") if part in full
+    }
+
+
+def test_the_package_needs_no_torch_to_be_asked() -> None:
+    code = "import sys, kernels_check.__main__; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_curves_are_drawn_from_a_runs_json(tmp_path: Path) -> None:
+    row = {str(k): 1.0 + 0.1 * k for k in range(8)}
+    data = {
+        "model": "a <model>", "context": 2048, "ms": {str(2**i): row for i in range(8)},
+        "crossover": {"0.7": {"largest": 64}},
+    }  # fmt: skip
+    document = {
+        "environment": {"gpu": "G", "driver": "1", "versions": {"vllm": "0.25.1"}},
+        "checks": [{"name": "cost.x", "data": data}],
+    }
+    drawn = plot.curves(json.loads(json.dumps(document)))
+    assert drawn.count("<polyline") == 5
+    assert "a &lt;model&gt;" in drawn
+    assert "64 where 70% of drafts are accepted" in drawn
