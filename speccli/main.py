@@ -25,6 +25,7 @@ COMMANDS = {
     "record": "Keep an incident in a file.",
     "replay": "Look at a kept incident again.",
     "cost": "Say what a million tokens costs, here and elsewhere.",
+    "alert": "Find drift and faults, for cron and monitoring systems.",
     "baseline": "Keep what a sound pool's acceptance is, to judge drift by.",
     "doctor": "Say what is missing or wrong here, with the fix.",
     "sim": "Run simulated engines, labelled SIMULATED.",

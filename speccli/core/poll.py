@@ -54,7 +54,8 @@ class Poller:
         """Set it to poll at once."""
         self._clock = clock
         self._sleep = sleep
-        self._tap = tap
+        self.tap = tap
+        """Sees every round as it comes in."""
         self._now = now
         self._failures = 0
 
@@ -70,10 +71,12 @@ class Poller:
             SourceError: the source as a whole cannot be read.
         """
         scrapes = await self.source.scrapes()
-        if scrapes is None:
-            return None
-        if self._tap is not None:
-            self._tap.write(scrapes)
+        return None if scrapes is None else self.take(scrapes)
+
+    def take(self, scrapes: list[Scrape]) -> Snapshot:
+        """Take a round in that was fetched."""
+        if self.tap is not None:
+            self.tap.write(scrapes)
         self.window.push(scrapes)
         dark = bool(scrapes) and all(s.error is not None for s in scrapes)
         self._failures = self._failures + 1 if dark else 0

@@ -60,8 +60,8 @@ class PrometheusPoller(Poller):
             return await self.pooled.refresh(quick=self._quick)
         scrapes = await self.source.scrapes()
         self._fit(census.interval_s)
-        if self._tap is not None:
-            self._tap.write(scrapes)
+        if self.tap is not None:
+            self.tap.write(scrapes)
         for part in rounds_of(scrapes):
             self.window.push(part)
         self.window.keep(self.source.targets)

@@ -25,7 +25,11 @@ class ReplaySource:
         self._next: Scrape | None = None
 
     async def scrapes(self) -> list[Scrape] | None:
-        """The next round: scrapes of different targets that belong to one interval."""
+        """The next round."""
+        return self.next_round()
+
+    def next_round(self) -> list[Scrape] | None:
+        """Scrapes of different targets that belong to one interval; None after the last."""
         first = self._next or next(self._scrapes, None)
         self._next = None
         if first is None:

@@ -81,6 +81,15 @@ class Window:
         self._watch_floor()
 
     @property
+    def low(self) -> dict[tuple[str, str], float]:
+        """Since when which engine (target, label) is under the floor, Unix seconds."""
+        return dict(self._low)
+
+    def remember_low(self, low: Mapping[tuple[str, str], float]) -> None:
+        """Go on from what another run of specctl saw; before the first round."""
+        self._low.update(low)
+
+    @property
     def dark(self) -> bool:
         """Whether no target could be read when last asked."""
         return all(target.failure is not None for target in self._targets.values())

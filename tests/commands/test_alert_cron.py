@@ -1,0 +1,238 @@
+"""`alert check` as cron runs it: another process, no environment, no terminal, odd folders."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.engine_page import Engine, serving
+
+pytestmark = pytest.mark.slow
+QUICK = ("--window", "0.3s")
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+    @property
+    def first(self) -> str:
+        return self.out.splitlines()[0]
+
+
+def cron(*words: str | Path, env: dict[str, str] | None = None) -> Ran:
+    """`specctl alert check …` with nothing around it."""
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "speccli", "alert", "check", *map(str, words)],
+        env=env or {},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr, time.monotonic() - began)
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    engine = Engine()
+    with serving(engine):
+        yield engine
+
+
+def state_of(folder: Path) -> Path:
+    (file,) = (folder / "alert").glob("*.json")
+    return file
+
+
+def later(folder: Path, by: float = 60.0) -> None:
+    """So much time passes since the last check, by every clock."""
+    file = state_of(folder)
+    kept = json.loads(file.read_text())
+    kept["at"] -= by
+    kept["uptime"] -= by
+    for scrape in kept["scrapes"]:
+        scrape["at"] -= by
+    file.write_text(json.dumps(kept))
+    time.sleep(0.3)
+
+
+def test_an_empty_environment_is_enough_and_what_lacks_is_said(engine: Engine) -> None:
+    ran = cron("-e", engine.url, *QUICK)
+    assert ran.code == 0
+    assert ran.first.startswith("SPECCTL OK - acceptance 0.600, 1 engine, over 0.")
+    assert "\x1b" not in ran.out
+    assert ran.err == (
+        "specctl: note: nothing is remembered: no folder for what is to be remembered: HOME is "
+        "not set (give --state DIR or SPECCTL_STATE)\n"
+    )
+
+
+def test_with_a_folder_it_is_quiet_and_judges_what_grew_since_the_last_check(
+    engine: Engine, tmp_path: Path
+) -> None:
+    first = cron("-e", engine.url, *QUICK, env={"XDG_STATE_HOME": str(tmp_path)})
+    assert (first.code, first.err) == (0, "")
+    asked = engine.asked
+    later(tmp_path / "specctl")
+    second = cron("-e", engine.url, env={"SPECCTL_STATE": str(tmp_path / "specctl")})
+    assert (second.code, second.err) == (0, "")
+    assert "over 6" in second.first
+    assert engine.asked - asked <= 4  # the page, once, and what the server says of itself
+
+
+def test_a_draft_that_broke_between_two_checks_is_critical(engine: Engine, tmp_path: Path) -> None:
+    cron("-e", engine.url, *QUICK, "--state", tmp_path)
+    later(tmp_path)
+    engine.began, engine.accepted = time.time() - 1, 0.0  # restarted, with a broken draft
+    ran = cron("-e", engine.url, "--state", tmp_path)
+    assert ran.code == 2
+    assert ran.first.startswith("SPECCTL CRITICAL - ZERO_ACCEPTANCE")
+
+
+def test_an_engine_that_answered_before_and_does_not_now_is_critical(
+    engine: Engine, tmp_path: Path
+) -> None:
+    never = cron("-e", "http://127.0.0.1:9", "--deadline", "3s")
+    assert never.code == 3
+    cron("-e", engine.url, *QUICK, "--state", tmp_path)
+    later(tmp_path)
+    engine.down = True
+    for _ in range(2):
+        ran = cron("-e", engine.url, "--state", tmp_path, "--deadline", "3s")
+        assert ran.code == 2
+        assert "ENGINE_DOWN" in ran.first
+    engine.down = False
+    assert cron("-e", engine.url, *QUICK, "--state", tmp_path).code == 0
+
+
+def test_a_corrupted_state_is_moved_aside_and_the_verdict_stands(
+    engine: Engine, tmp_path: Path
+) -> None:
+    cron("-e", engine.url, *QUICK, "--state", tmp_path)
+    state_of(tmp_path).write_bytes(b'{"schema": "specctl.alert-state/v1", "at": 17')
+    ran = cron("-e", engine.url, *QUICK, "--state", tmp_path)
+    assert ran.code == 0
+    assert "it is not JSON; moved to" in ran.err
+    assert json.loads(state_of(tmp_path).read_text())["at"] > 1e9
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 256 kB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("this machine lets nobody mount a disk")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=False)
+
+
+def test_a_read_only_folder_changes_no_verdict_and_is_said(engine: Engine, disk: Path) -> None:
+    cron("-e", engine.url, *QUICK, "--state", disk)
+    later(disk)
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    engine.accepted, engine.began = 0.0, time.time() - 10
+    ran = cron("-e", engine.url, "--state", disk)
+    assert ran.code == 2
+    assert "over 6" in ran.first or "restarted" in ran.first  # what was remembered is used
+    assert "Read-only file system" in ran.err
+
+
+def test_a_full_disk_changes_no_verdict_and_loses_nothing(engine: Engine, disk: Path) -> None:
+    cron("-e", engine.url, *QUICK, "--state", disk)
+    later(disk)
+    kept = state_of(disk).read_text()
+    with contextlib.suppress(OSError), (disk / "ballast").open("wb", buffering=0) as file:
+        while file.write(b"x" * 1024):
+            pass
+    engine.accepted, engine.began = 0.0, time.time() - 10
+    ran = cron("-e", engine.url, "--state", disk)
+    assert ran.code == 2
+    assert "No space left on device" in ran.err
+    assert state_of(disk).read_text() == kept
+
+
+@pytest.mark.parametrize("by", [-7200.0, 1500.0, 864_000.0])
+def test_a_clock_that_jumped_is_said_and_no_growth_is_told_from_it(
+    engine: Engine, tmp_path: Path, by: float
+) -> None:
+    cron("-e", engine.url, *QUICK, "--state", tmp_path)
+    file = state_of(tmp_path)
+    kept = json.loads(file.read_text())
+    kept["at"] -= by
+    for scrape in kept["scrapes"]:
+        scrape["at"] -= by
+    file.write_text(json.dumps(kept))
+    ran = cron("-e", engine.url, *QUICK, "--state", tmp_path)
+    assert ran.code == 0
+    assert f"the clock was set {'back' if by < 0 else 'forward'} by" in ran.err
+    assert "over 0." in ran.first
+
+
+def test_two_at_once_the_second_waits_and_both_answer(engine: Engine, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "speccli", "alert", "check", "-e", engine.url]
+    command += ["--window", "1s", "--state", str(tmp_path)]
+    both = [subprocess.Popen(command, env={}, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    outs = [process.communicate(timeout=30)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert all(out.startswith("SPECCTL OK") for out in outs)
+
+
+def test_a_second_one_that_waits_too_long_says_so(engine: Engine, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "speccli", "alert", "check", "-e", engine.url]
+    command += ["--window", "6s", "--state", str(tmp_path)]
+    with subprocess.Popen(command, env={}, stdout=subprocess.DEVNULL) as first:
+        while not list(tmp_path.glob("alert/*.lock")):
+            time.sleep(0.02)
+        ran = cron("-e", engine.url, "--state", tmp_path, "--deadline", "2s")
+        first.terminate()
+    assert ran.code == 3
+    assert "another check of this deployment is running" in ran.first
+    assert ran.seconds < 2.5
+
+
+def test_one_hanging_engine_does_not_hide_the_others_and_the_deadline_holds(
+    engine: Engine, tmp_path: Path
+) -> None:
+    hung = Engine(hang_s=60)
+    with serving(hung):
+        ran = cron("-e", engine.url, "-e", hung.url, "--deadline", "5", "--state", tmp_path)
+    assert ran.seconds < 5
+    assert ran.code == 2
+    assert "ENGINE_DOWN" in ran.first
+    assert "no answer within" in ran.first
+
+
+def test_a_prometheus_that_accepts_and_never_answers_is_unknown_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        ran = cron("--prometheus", f"http://127.0.0.1:{port}", "--deadline", "3")
+    assert ran.code == 3
+    assert ran.first.startswith("SPECCTL UNKNOWN - ")
+    assert ran.seconds < 3.2
+
+
+def test_json_when_nothing_can_be_judged_is_still_the_contracts_object() -> None:
+    ran = cron("--prometheus", "http://127.0.0.1:9", "--deadline", "3", "-o", "json")
+    told = json.loads(ran.out)
+    assert (ran.code, told["exit"], told["verdict"]) == (3, 3, "unknown")
+    assert (told["findings"], told["status"]) == ([], None)
