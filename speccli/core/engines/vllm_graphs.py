@@ -1,0 +1,103 @@
+"""Which runner a vLLM uses, and which CUDA graphs it captures by default: rules by version.
+
+Read from `config/vllm.py`, `config/compilation.py`, `v1/cudagraph_dispatcher.py` and
+`v1/worker/gpu/cudagraph_utils.py` of 0.16.0 to 0.32.0; a test holds them to vLLM 0.32's own code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from speccli.core.engines.vllm_speculative import Version
+
+READ_SINCE: Version = (0, 16, 0)
+"""Older versions' rules were not read."""
+CEILING = 512
+"""Largest default capture size in tokens on Hopper (1024 is Blackwell's)."""
+
+_V2_ARCHITECTURES: Mapping[Version, frozenset[str]] = {
+    (0, 22, 0): frozenset({"Qwen3ForCausalLM"}),
+    (0, 24, 0): frozenset(
+        {
+            "DeepseekV2ForCausalLM",
+            "GraniteMoeForCausalLM",
+            "LlamaForCausalLM",
+            "MistralForCausalLM",
+            "Qwen2MoeForCausalLM",
+            "Qwen3ForCausalLM",
+        }
+    ),
+}
+_NEVER_V2 = frozenset({"suffix", "medusa", "mlp_speculator", "custom_class"})
+_V2_METHOD_SINCE: Mapping[str, Version] = {
+    "ngram": (0, 32, 0),
+    "ngram_gpu": (0, 32, 0),
+    "draft_model": (0, 31, 0),
+}
+
+Dispatch = Literal["rounded", "nearest", "uniform"]
+"""How a decode batch finds its graph. rounded: capture sizes become multiples of K+1, the next one
+serves. nearest: the nearest size of any graph decides; if it is no multiple of K+1, the step runs
+piecewise (PR #53407). uniform: the next multiple of K+1 that was captured serves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What one version does with one configuration."""
+
+    runner: Literal["V1", "V2"]
+    dispatch: Dispatch
+    appends_decode_sizes: bool
+    """Whether the default ladder has the decode sizes n x (K+1) added (PR #50488, 0.29)."""
+    appends_max_seqs: bool
+    """Whether without speculation max_num_seqs itself is added (0.31)."""
+    piecewise_only: bool
+    """The V1 runner takes no full graphs where K changes by batch size."""
+
+
+def rules(
+    version: Version,
+    *,
+    method: str,
+    parallel: bool,
+    architecture: str,
+    moe: bool,
+    quantized: bool,
+    scheduled: bool,
+) -> Rules | None:
+    """The rules of `version`; None where they were not read."""
+    if version < READ_SINCE:
+        return None
+    v2 = _uses_v2(version, method, parallel, architecture, moe, quantized)
+    dispatch: Dispatch = "rounded"
+    if v2 and version >= (0, 29, 0):
+        dispatch = "uniform"
+    elif v2 and version >= (0, 25, 0):
+        dispatch = "nearest"
+    return Rules(
+        runner="V2" if v2 else "V1",
+        dispatch=dispatch,
+        appends_decode_sizes=version >= (0, 29, 0),
+        appends_max_seqs=version >= (0, 31, 0),
+        piecewise_only=scheduled and not v2,
+    )
+
+
+def _uses_v2(
+    version: Version, method: str, parallel: bool, architecture: str, moe: bool, quantized: bool
+) -> bool:
+    if version < (0, 22, 0) or method in _NEVER_V2:
+        return False
+    if parallel and method not in {"dflash", "dspark"}:
+        return False
+    if version < _V2_METHOD_SINCE.get(method, (0, 22, 0)):
+        return False
+    if version >= (0, 29, 0):
+        return True
+    if version >= (0, 25, 0):
+        return not moe or architecture in _V2_ARCHITECTURES[(0, 24, 0)] - {"LlamaForCausalLM"}
+    if version >= (0, 24, 0):
+        return architecture in _V2_ARCHITECTURES[(0, 24, 0)]
+    return architecture in _V2_ARCHITECTURES[(0, 22, 0)] and not moe and not quantized
