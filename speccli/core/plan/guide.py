@@ -1,0 +1,82 @@
+"""When to draft with what: the decision guide, and which of its lines speak to a recipe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from speccli.core.plan.build import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One line of the guide."""
+
+    when: str
+    use: str
+    why: str
+    applies: bool = False
+    """Whether the recipe at hand is in this case."""
+
+
+def guide(plan: Plan) -> list[Advice]:
+    """The guide, the lines about this recipe marked."""
+    recipe, estimate = plan.facts.recipe, plan.estimate
+    method, serving, work = recipe.draft.method, recipe.serving, recipe.workload
+    crossover = estimate.crossover if estimate else None
+    large = serving.max_num_seqs >= 64
+    return [
+        Advice(
+            "a head was trained for just this target",
+            "EAGLE-3, K = 3",
+            "the most accepted tokens for the least draft; measured 1.9 to 2.2 times at batch 1",
+            method in {"eagle", "eagle3"},
+        ),
+        Advice(
+            "a P-EAGLE head is published, answers are long, prompts short",
+            "P-EAGLE, K = 4 to 7",
+            "all K tokens in one pass of the draft; vLLM serves it on the V1 runner",
+            method == "p-eagle",
+        ),
+        Advice(
+            "answers repeat their prompts: edits, RAG, JSON",
+            "n-gram",
+            "no weights and no cache; it costs where nothing repeats (vllm#27379, #19254)",
+            method in {"ngram", "ngram_gpu"},
+        ),
+        Advice(
+            "no head, but a small model with the same tokenizer",
+            "draft model, K = 3",
+            "reverses early: batch 32 with 1B under 70B (vllm#17984)",
+            method == "draft_model",
+        ),
+        Advice(
+            "batches of 64 and more most of the time",
+            "none, or a smaller K",
+            "measured on one H200: 1.24 and 1.03 times at 64, 0.77 at 128"
+            + (f"; here about {crossover} (estimate)" if crossover else ""),
+            large,
+        ),
+        Advice(
+            "JSON schema or grammar on many requests",
+            "a pool of its own: none, or n-gram",
+            "P-EAGLE's later positions collapse (vllm#42004), engines died (#27969, #47025)",
+            serving.structured_output,
+        ),
+        Advice(
+            "prompts beyond what the draft was trained at",
+            "a long-context head, or none",
+            "acceptance length 2.3 at 2k fell to 1.1 at 20k (sglang#6783)",
+            work.prompt_tokens > 8192,
+        ),
+        Advice(
+            "temperature well above 0",
+            "draft.sampling probabilistic, or a smaller K",
+            "greedy drafts are accepted less; the other kind takes memory",
+            work.temperature > 0,
+        ),
+        Advice(
+            "min_p, logit_bias, many logprobs in requests",
+            "none",
+            "refused with HTTP 400, or speculation goes off for them (vllm#42744, #34497)",
+        ),
+    ]

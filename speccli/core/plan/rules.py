@@ -1,0 +1,331 @@
+"""What is wrong with a recipe as a whole: what the pair's own rules do not see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speccli.core.engines import vllm_flags
+from speccli.core.engines.vllm_speculative import SCHEDULE_SINCE, dotted, schedule_problems
+from speccli.core.findings.base import Severity
+from speccli.core.plan.build import Plan
+from speccli.core.preflight.base import Verdict
+from speccli.core.sizing import cudagraphs
+from speccli.core.sizing.gpus import GIB
+
+_HOPPER_NOTE = {
+    "awq": "INT4 weights go through Marlin: arithmetic in BF16",
+    "gptq": "INT4 weights go through Marlin: arithmetic in BF16",
+    "mxfp4": "no FP4 arithmetic before Blackwell: MXFP4 goes through Marlin or Triton, in BF16",
+}
+
+
+def judge(plan: Plan) -> Iterator[Verdict]:
+    """Every verdict on the recipe."""
+    for rule in (_engine, _flags, _hardware, _memory, _weights, _graphs, _schedule, _worth, _use):
+        yield from rule(plan)
+
+
+def _verdict(
+    rule: str, severity: Severity, evidence: str, cause: str, action: str, thread: str = ""
+) -> Verdict:
+    return Verdict(rule, severity, evidence, cause, action, thread, subject="recipe")
+
+
+def _engine(plan: Plan) -> Iterator[Verdict]:
+    engine, version = plan.facts.recipe.engine, plan.facts.version
+    if engine.kind != "vllm":
+        yield _verdict(
+            "R-ENGINE",
+            "critical",
+            f"engine.kind {engine.kind}",
+            "lines are written for vLLM only",
+            "engine.kind vllm",
+        )
+    elif version is None:
+        yield _verdict(
+            "R-VERSION",
+            "critical",
+            f"engine.version {engine.version!r} is no version",
+            "flags differ by version",
+            'write it as "0.32.0"',
+        )
+    elif version > vllm_flags.NEWEST:
+        yield _verdict(
+            "R-VERSION",
+            "warning",
+            f"vLLM {dotted(version)} is newer than {dotted(vllm_flags.NEWEST)}",
+            "its sources were not read: flags may have changed",
+            f"engine.version {dotted(vllm_flags.NEWEST)}, or try the line on one GPU",
+        )
+
+
+def _flags(plan: Plan) -> Iterator[Verdict]:
+    for refusal in plan.line.refusals:
+        yield _verdict(
+            "R-FLAG",
+            "warning" if refusal.ignored else "critical",
+            refusal.evidence,
+            refusal.cause,
+            refusal.action,
+            refusal.thread,
+        )
+
+
+def _hardware(plan: Plan) -> Iterator[Verdict]:
+    recipe = plan.facts.recipe
+    serving, count = recipe.serving, recipe.hardware.count
+    used = serving.tensor_parallel * serving.data_parallel
+    if used != count:
+        yield _verdict(
+            "R-GPUS",
+            "critical" if used > count else "warning",
+            f"tensor_parallel {serving.tensor_parallel} x data_parallel {serving.data_parallel}, "
+            f"hardware.count {count}",
+            "the engine uses other GPUs than it is given",
+            f"hardware.count {used}",
+        )
+    if recipe.scaling.min > recipe.scaling.max:
+        yield _verdict(
+            "R-SCALING",
+            "critical",
+            f"scaling.min {recipe.scaling.min}, max {recipe.scaling.max}",
+            "there is no such number of servers",
+            "scaling.max at least scaling.min",
+        )
+
+
+def _memory(plan: Plan) -> Iterator[Verdict]:
+    serving, memory = plan.facts.recipe.serving, plan.memory
+    if memory is None:
+        yield _verdict(
+            "R-SHAPE",
+            "unknown",
+            f"no config.json known of {plan.facts.recipe.target.model}",
+            "it is no folder here and not in the catalog",
+            "target.config FOLDER, with config.json",
+        )
+        return
+    left = memory.kv_cache / GIB
+    if memory.kv_cache <= 0:
+        yield _verdict(
+            "R-MEMORY",
+            "critical",
+            f"{left:.1f} GiB left for the KV cache of {memory.budget / GIB:.1f} GiB",
+            "it does not fit",
+            "more GPUs (tensor_parallel), a smaller quantization, or another GPU",
+            "vllm#23278",
+        )
+    elif memory.kv_tokens < serving.max_model_len:
+        yield _verdict(
+            "R-MEMORY",
+            "critical",
+            f"room for {memory.kv_tokens} tokens, max_model_len {serving.max_model_len}",
+            "vLLM refuses to start when one request does not fit",
+            f"max_model_len at most {memory.kv_tokens}, or more GPUs",
+        )
+    else:
+        yield from _concurrency(plan)
+
+
+def _concurrency(plan: Plan) -> Iterator[Verdict]:
+    recipe, memory = plan.facts.recipe, plan.memory
+    assert memory is not None
+    tokens = recipe.workload.prompt_tokens + recipe.workload.output_tokens
+    each = tokens * memory.kv_per_token + memory.kv_per_request
+    fits, wanted = memory.kv_cache // each, recipe.serving.max_num_seqs
+    if fits < wanted:
+        yield _verdict(
+            "R-KV",
+            "warning",
+            f"cache for {fits} requests of {tokens} tokens, max_num_seqs {wanted}",
+            "requests will be preempted, or wait",
+            f"max_num_seqs {max(1, fits)}, or more GPUs",
+        )
+
+
+def _weights(plan: Plan) -> Iterator[Verdict]:
+    shape, gpu = plan.facts.target_shape, plan.facts.gpu
+    if shape is None:
+        return
+    if shape.quantization == "fp8" and not gpu.fp8_native:
+        yield _verdict(
+            "R-KERNEL",
+            "info",
+            f"FP8 weights on {gpu.title}",
+            "no FP8 arithmetic there: they go through Marlin, in BF16",
+            "nothing: memory is saved, arithmetic is not",
+        )
+    note = _HOPPER_NOTE.get(shape.quantization)
+    if note and not (shape.quantization == "mxfp4" and gpu.fp4_native):
+        yield _verdict(
+            "R-KERNEL",
+            "info",
+            f"{shape.quantization} weights on {gpu.title}",
+            note,
+            "expect speculation to pay at smaller batches only: verification is arithmetic",
+        )
+
+
+def _graphs(plan: Plan) -> Iterator[Verdict]:
+    graphs, recipe = plan.graphs, plan.facts.recipe
+    if recipe.serving.enforce_eager:
+        yield _verdict(
+            "R-GRAPHS",
+            "warning",
+            "enforce_eager true",
+            "no CUDA graphs at all: small batches are several times slower",
+            "remove it",
+            "vllm#54933",
+        )
+        return
+    if graphs is None:
+        if plan.facts.version is not None and recipe.engine.kind == "vllm":
+            yield _verdict(
+                "R-GRAPHS",
+                "unknown",
+                f"vLLM {dotted(plan.facts.version)}",
+                "its rules for CUDA graphs were not read",
+                "use 0.16 or newer",
+            )
+        return
+    most, schedule, k = recipe.serving.max_num_seqs, recipe.draft.schedule, recipe.draft.k
+    eager, piecewise = cudagraphs.uncovered(graphs.used, most, schedule, k)
+    if eager:
+        yield _verdict(
+            "R-GRAPHS",
+            "warning",
+            f"batches {_span(eager)} run eager: up to {graphs.needed} tokens are needed",
+            "no graph of that size is captured",
+            f"max_num_batched_tokens at least {graphs.needed}, and "
+            "serving.cudagraph_capture_sizes up to it",
+            "vllm PR#50488, #54933",
+        )
+    if piecewise:
+        yield _verdict(
+            "R-GRAPHS",
+            "warning",
+            f"batches {_span(piecewise)} run piecewise",
+            "attention runs outside the graph",
+            "capture sizes that are multiples of K + 1, or a fixed K where the V1 runner serves",
+            "vllm PR#53407",
+        )
+    before, _ = cudagraphs.uncovered(graphs.default, most, schedule, k)
+    if graphs.flag and before and recipe.serving.cudagraph_capture_sizes is None:
+        yield _verdict(
+            "R-CAPTURE",
+            "info",
+            f"by default batches {_span(before)} would run eager",
+            f"vLLM captures {max(graphs.default.sizes, default=0)} tokens at most, "
+            f"{graphs.needed} are needed",
+            "nothing: the line has --cudagraph-capture-sizes",
+            "vllm PR#50488",
+        )
+
+
+def _span(batches: list[int]) -> str:
+    if len(batches) == 1:
+        return str(batches[0])
+    whole = batches[-1] - batches[0] + 1 == len(batches)
+    return f"{batches[0]}–{batches[-1]}" if whole else f"{batches[0]} … {batches[-1]}"
+
+
+def _schedule(plan: Plan) -> Iterator[Verdict]:
+    recipe, version = plan.facts.recipe, plan.facts.version
+    schedule = recipe.draft.schedule
+    if schedule is None or version is None:
+        return
+    for wrong in schedule_problems(schedule):
+        yield _verdict(
+            "R-SCHEDULE",
+            "critical",
+            wrong,
+            "vLLM refuses this schedule",
+            "write [[first, last, K], …] from 1 on, in order, without overlap",
+        )
+    if version < SCHEDULE_SINCE:
+        yield _verdict(
+            "R-SCHEDULE",
+            "critical",
+            f"K by batch size needs vLLM {dotted(SCHEDULE_SINCE)}, this is {dotted(version)}",
+            "older ones have no such key",
+            "a fixed K",
+        )
+    if recipe.serving.data_parallel > 1:
+        yield _verdict(
+            "R-SCHEDULE",
+            "critical",
+            f"data_parallel {recipe.serving.data_parallel} with K by batch size",
+            "vLLM ignores the schedule there, with a warning",
+            "one deployment per replica instead of data_parallel, or a fixed K",
+        )
+    yield _verdict(
+        "R-SCHEDULE",
+        "warning",
+        f"{len(schedule)} ranges",
+        "changing K collapsed under concurrency in one report (232 to 24–157 tok/s)",
+        "bench across each threshold: one request fewer, the same, one more",
+        "vllm#49548",
+    )
+    if plan.graphs and plan.facts.graph_rules and plan.facts.graph_rules.piecewise_only:
+        yield _verdict(
+            "R-SCHEDULE",
+            "warning",
+            "the V1 runner serves this",
+            "it takes piecewise graphs only where K changes",
+            "a fixed K",
+            "vllm#49548",
+        )
+
+
+def _worth(plan: Plan) -> Iterator[Verdict]:
+    estimate, recipe = plan.estimate, plan.facts.recipe
+    if estimate is None or not recipe.draft.k:
+        return
+    k, even = recipe.draft.k, estimate.break_even
+    sure = plan.facts.target_shape is not None and not plan.facts.target_shape.moe
+    if even and even[0] > k + 1:
+        yield _verdict(
+            "R-WORTH",
+            "warning" if sure else "info",
+            f"even at batch 1 it would need {even[0]:.1f} tokens a step, "
+            f"K = {k} gives {k + 1} at most",
+            "the draft costs more than it can save (estimate)",
+            "a smaller draft, a head, or none",
+        )
+    elif estimate.crossover is not None:
+        yield _verdict(
+            "R-WORTH",
+            "info",
+            f"faster than none up to about {estimate.crossover - 1} requests, "
+            f"max_num_seqs {recipe.serving.max_num_seqs} (estimate)",
+            "beyond it verification is arithmetic that the GPU has no room for",
+            "more servers before larger batches, or a smaller K; specctl bench decides",
+            "vllm#17984",
+        )
+
+
+def _use(plan: Plan) -> Iterator[Verdict]:
+    recipe = plan.facts.recipe
+    if not recipe.speculates:
+        return
+    if recipe.serving.structured_output:
+        parallel = recipe.draft.method == "p-eagle"
+        yield _verdict(
+            "R-STRUCTURED",
+            "warning",
+            f"structured_output with {recipe.draft.method}",
+            "with a grammar P-EAGLE's later positions collapse"
+            if parallel
+            else "drafts that break the grammar are cut, and engines have died of them",
+            "a pool of its own without a draft, or with n-gram",
+            "vllm#42004, #27969, #47025",
+        )
+    warm = recipe.workload.temperature > 0 and recipe.draft.method != "ngram"
+    if warm and recipe.draft.sampling != "probabilistic":
+        yield _verdict(
+            "R-TEMPERATURE",
+            "info",
+            f"workload.temperature {recipe.workload.temperature:g}",
+            "drafts are drawn greedily: acceptance is lower than at temperature 0",
+            "draft.sampling probabilistic (vLLM 0.22), for more memory",
+        )
