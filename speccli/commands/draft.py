@@ -1,0 +1,96 @@
+"""`specctl draft check TARGET DRAFT`: whether the two fit, from their config files alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from speccli import output
+from speccli.options import FormatOption
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_EPILOG = """Exit codes: 0 ok · 1 warning · 2 critical · 3 unknown (the hub cannot be asked) ·
+64 usage · 70 a bug in specctl · 130 interrupted."""
+
+app = typer.Typer(
+    help="Say whether a draft fits its target.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(epilog=_EPILOG)
+def _root() -> None:
+    """A group although it has one command yet: `draft check` is what is typed."""
+
+
+@app.command("check", epilog=_EPILOG)
+def check(
+    target: Annotated[
+        str,
+        typer.Argument(metavar="TARGET", help="A folder with config.json, or a name on the hub."),
+    ],
+    draft: Annotated[
+        str,
+        typer.Argument(metavar="DRAFT", help="A folder with config.json, or a name on the hub."),
+    ],
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="eagle3, p-eagle, draft_model, …", show_default="what the draft looks like"
+        ),
+    ] = None,
+    k: Annotated[
+        int, typer.Option("--k", min=1, max=64, metavar="K", help="Tokens drafted per step.")
+    ] = 3,
+    engine_version: Annotated[
+        str, typer.Option(metavar="VERSION", help="The vLLM that is to serve them.")
+    ] = "0.32.0",
+    max_model_len: Annotated[
+        int | None, typer.Option(min=1, metavar="TOKENS", help="Longest request.")
+    ] = None,
+    gpu: Annotated[str | None, typer.Option(help="h100, h100-nvl, h200, a100.")] = None,
+    kv_cache_dtype: Annotated[str, typer.Option(help="auto, fp8, …")] = "auto",
+    tensor_parallel: Annotated[int, typer.Option(min=1, metavar="GPUS")] = 1,
+    draft_tensor_parallel: Annotated[int | None, typer.Option(min=1, metavar="GPUS")] = None,
+    lora: Annotated[bool, typer.Option("--lora", help="Adapters are served.")] = False,
+    output_format: FormatOption = output.Format.TABLE,
+) -> None:
+    """Say whether a draft fits its target, and what to change if not.
+
+    Reads config.json and the names of the weights, nothing else: no GPU, and no network for
+    folders. Exits by the worst finding: 2 critical, 1 warning; 3 when the hub cannot be asked.
+    """
+    from speccli.core.preflight import check_pair
+    from speccli.core.preflight.ask import pair_from
+    from speccli.core.views import plan as view
+
+    asked = pair_from(
+        target,
+        draft,
+        method=method,
+        k=k,
+        version=engine_version,
+        max_model_len=max_model_len,
+        gpu=gpu,
+        kv_cache_dtype=kv_cache_dtype,
+        tensor_parallel=tensor_parallel,
+        draft_tensor_parallel=draft_tensor_parallel,
+        lora=lora,
+    )
+    verdicts = check_pair(asked)
+
+    def table() -> RenderableType:
+        from speccli.plan_table import pair_table
+
+        return pair_table(f"{target} with {draft} · {asked.method}", verdicts)
+
+    output.emit(lambda: view.pair(asked, verdicts), table, output_format)
+    raise typer.Exit(int(view.exit_code(verdicts)))
