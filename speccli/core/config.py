@@ -232,9 +232,9 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
             else:
                 values[field.name] = text
         except (KeyError, ValueError) as error:
-            raise UsageError(f"{variable} is {text!r}; it must be {kind}") from error
+            raise UsageError(f"{variable}={text!r}: it must be {kind}") from error
         if wrong := _out_of_range(field.name, values[field.name]):
-            raise UsageError(f"{variable} is {text!r}; {wrong}")
+            raise UsageError(f"{variable}={text!r}: {wrong}")
     return values
 
 

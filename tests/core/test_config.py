@@ -216,8 +216,8 @@ def test_a_file_that_is_not_text_is_named(place: Place) -> None:
 @pytest.mark.parametrize(
     ("variable", "text", "words"),
     [
-        ("SPECCTL_FLOOR", "abc", "SPECCTL_FLOOR is 'abc'; it must be a number"),
-        ("SPECCTL_FLOOR", "nan", "SPECCTL_FLOOR is 'nan'; it must be from 0 to 1"),
+        ("SPECCTL_FLOOR", "abc", "SPECCTL_FLOOR='abc': it must be a number"),
+        ("SPECCTL_FLOOR", "nan", "SPECCTL_FLOOR='nan': it must be from 0 to 1"),
         ("SPECCTL_FLOOR", "40", "it must be from 0 to 1"),
         ("SPECCTL_GPUS_PER_ENGINE", "1.5", "it must be a whole number"),
         ("SPECCTL_GPUS_PER_ENGINE", "0", "at least 1"),
