@@ -19,6 +19,15 @@ FormatOption = Annotated[
     Format, typer.Option("--output", "-o", help="Output format.", show_choices=True)
 ]
 
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Lay a value over the recipe, draft.K=5; repeat for more.",
+    ),
+]
+
 
 @dataclass(frozen=True)
 class SourceOptions:
