@@ -136,8 +136,10 @@ def _estimate(plan: Plan) -> list[RenderableType]:
         table.add_row("tokens/step to be even", *even)
     lines: list[RenderableType] = [table]
     if estimate.length:
-        words = f"at {estimate.length:.2f} tokens per step; even at batch "
-        words += f"{estimate.crossover}" if estimate.crossover else "none up to max_num_seqs"
+        words = f"at {estimate.length:.2f} tokens per step"
+        if not plan.facts.target_shape.moe:
+            words += "; even at batch "
+            words += f"{estimate.crossover}" if estimate.crossover else "none up to max_num_seqs"
         if estimate.schedule and len(estimate.schedule) > 1:
             words += f"; K by batch {[list(row) for row in estimate.schedule]}, not in the line"
         lines.append(Text(words))

@@ -247,12 +247,14 @@ def _estimate(facts: Facts) -> Estimate | None:
         chance = roofline.acceptance_of(draft.acceptance_length, draft.acceptance_k or k)
         length = roofline.length_at(chance, k)
     batches = [n for n in (1, 8, 32, 64, 128, 256) if n < most] + [most]
+    # A mixture of experts was not fitted: no advice is drawn from it.
+    told = not facts.target_shape.moe
     levels = tuple(roofline.level(setting, n, k, length or 1.0) for n in batches)
     even = tuple(roofline.break_even(setting, n, k) for n in batches) if k else ()
     return Estimate(
         levels=levels,
         break_even=even,
         length=length,
-        crossover=roofline.crossover(setting, k, length, most) if length else None,
-        schedule=tuple(roofline.schedule(setting, k, length, most)) if length else None,
+        crossover=roofline.crossover(setting, k, length, most) if told and length else None,
+        schedule=tuple(roofline.schedule(setting, k, length, most)) if told and length else None,
     )
