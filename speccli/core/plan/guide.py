@@ -20,10 +20,10 @@ class Advice:
 
 def guide(plan: Plan) -> list[Advice]:
     """The guide, the lines about this recipe marked."""
-    recipe, estimate = plan.facts.recipe, plan.estimate
-    method, serving, work = recipe.draft.method, recipe.serving, recipe.workload
-    crossover = estimate.crossover if estimate else None
-    large = serving.max_num_seqs >= 64
+    return [*_methods(plan.facts.recipe.draft.method), *_cases(plan)]
+
+
+def _methods(method: str) -> list[Advice]:
     return [
         Advice(
             "a head was trained for just this target",
@@ -49,6 +49,15 @@ def guide(plan: Plan) -> list[Advice]:
             "reverses early: batch 32 with 1B under 70B (vllm#17984)",
             method == "draft_model",
         ),
+    ]
+
+
+def _cases(plan: Plan) -> list[Advice]:
+    recipe, estimate = plan.facts.recipe, plan.estimate
+    serving, work = recipe.serving, recipe.workload
+    crossover = estimate.crossover if estimate else None
+    large = serving.max_num_seqs >= 64
+    return [
         Advice(
             "batches of 64 and more most of the time",
             "none, or a smaller K",
