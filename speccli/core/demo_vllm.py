@@ -97,8 +97,8 @@ def real_engine(say: Callable[[str], None]) -> Iterator[RealEngine]:
         real = RealEngine(
             [engine.url],
             f"Real vLLM on this CPU: SmolLM2-135M-Instruct, EAGLE-3, K={_K}, {_CLIENTS} clients.\n"
-            f"Half-way the traffic turns from greedy to temperature {_HOT}, and the draft is right\n"
-            f"far less often. Floor {FLOOR}; prices are illustrative.\n",
+            f"Half-way the traffic turns from greedy to temperature {_HOT}, and the draft is\n"
+            f"right far less often. Floor {FLOOR}; prices are illustrative.\n",
         )
         with _traffic(real):
             yield real

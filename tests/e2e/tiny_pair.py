@@ -146,7 +146,7 @@ class Plan:
 
 def build(out: Path, plan: Plan, seed: int = 0) -> dict[str, Any]:
     """Writes the pair of `plan` under `out` and returns its design."""
-    import torch  # type: ignore[import-not-found]
+    import torch
 
     noise = torch.Generator().manual_seed(seed)
     vocab, following, proposed = plan.vocab, plan.following(), plan.proposed()

@@ -1,8 +1,9 @@
 """vLLM's metric names, 0.8.5 to 0.33.0, and what they are called here.
 
-Read from vLLM's `v1/metrics/loggers.py` and `v1/spec_decode/metrics.py` of those versions. Names are
-looked up by presence, never by version: several versions expose an old and a new name of the same
-fact side by side, and the fleet runs several versions at once (vLLM PR #29330, gpustack #2985).
+Read from vLLM's `v1/metrics/loggers.py` and `v1/spec_decode/metrics.py` of those versions. Names
+are looked up by presence, never by version: several versions expose an old and a new name of the
+same fact side by side, and the fleet runs several versions at once (vLLM PR #29330, gpustack
+#2985).
 """
 
 from __future__ import annotations
