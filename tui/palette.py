@@ -32,6 +32,7 @@ _ASCII = str.maketrans(
 _COLOURS: dict[Depth, dict[str, str]] = {
     "256": {
         "ok": "color(71)",
+        "info": "color(71)",
         "good": "color(71)",
         "warning": "bold color(172)",
         "bad": "color(172)",
@@ -46,6 +47,7 @@ _COLOURS: dict[Depth, dict[str, str]] = {
     },
     "16": {
         "ok": "green",
+        "info": "green",
         "good": "green",
         "warning": "bold yellow",
         "bad": "yellow",
@@ -60,6 +62,7 @@ _COLOURS: dict[Depth, dict[str, str]] = {
     },
     "mono": {
         "ok": "",
+        "info": "",
         "good": "",
         "warning": "bold",
         "bad": "bold",

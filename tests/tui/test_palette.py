@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC
+from typing import get_args
+
 import pytest
 
-from speccli.core.views.text import GLYPHS
-from tui.palette import Palette, palette_for
+from speccli.core.findings import evaluate
+from speccli.core.findings.base import Severity, Thresholds
+from speccli.core.stats.snapshot import Event, Snapshot
+from speccli.core.views.detail import build_detail
+from speccli.core.views.pages import events_page, findings_page, help_page
+from speccli.core.views.state import Finding, UiState
+from speccli.core.views.text import GLYPHS, STYLES, Line
+from speccli.core.views.top import build_view
+from tests.core.pages import Engine
+from tests.tui.world import Found, World
+from tui.palette import Depth, Palette, palette_for
+
+WIDTHS = (40, 80, 120, 200)
+SEVERITIES = get_args(Severity)
 
 
 @pytest.mark.parametrize(
@@ -43,3 +60,73 @@ def test_ascii_keeps_every_state_apart_and_every_width() -> None:
     text = "▸ 25–50 ms — ▂▅█ “x” │┤ ▾ → …"
     assert palette.text(text).isascii()
     assert len(palette.text(text)) == len(text)
+
+
+@pytest.mark.parametrize("depth", get_args(Depth))
+@pytest.mark.parametrize("word", sorted(STYLES))
+def test_every_style_word_of_a_view_can_be_painted(word: str, depth: Depth) -> None:
+    palette = Palette(depth)
+    palette.style(word)
+    palette.style(f"selected {word}".strip())
+
+
+def mixed() -> Snapshot:
+    """Engines that draft, that do not, that wait for a request, that are down."""
+    world = World(4)
+    world.servers[1].engine = Engine(k=0, model="llama-70b")
+    world.servers[2].busy = False
+    world.run(70)
+    world.servers[3].error = "connect refused"
+    return world.run(8)
+
+
+def without_speculation() -> Snapshot:
+    world = World(1)
+    world.servers[0].engine = Engine(k=0)
+    return world.run(70)
+
+
+def idle() -> Snapshot:
+    world = World(3)
+    for server in world.servers:
+        server.busy = False
+    return world.run(70)
+
+
+def every_view(snapshot: Snapshot, ui: UiState, findings: tuple[Finding, ...]) -> Iterator[Line]:
+    now = snapshot.at + 1
+    for state in (ui, replace(ui, selected=snapshot.engines[0].name), replace(ui, paused=True)):
+        for block in build_view(snapshot, state, now, findings).blocks:
+            yield from block.lines
+    for engine in snapshot.engines:
+        yield from build_detail(snapshot, engine.name, ui, now, findings)
+    yield from findings_page(findings, ui, now)
+    yield from events_page(snapshot, ui)
+    yield from help_page(snapshot, [e.name for e in snapshot.engines], ui)
+
+
+def unknown_words(lines: Iterator[Line]) -> set[str]:
+    return {s.style.removeprefix("selected").strip() for each in lines for s in each} - STYLES
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("severity", SEVERITIES)
+def test_a_finding_of_every_severity_can_be_painted_in_every_view(
+    severity: str, width: int
+) -> None:
+    snapshot = mixed()
+    subjects = ("fleet", *(e.name for e in snapshot.engines))
+    found = tuple(Found("LOW_ACCEPTANCE", severity, subject) for subject in subjects)
+    events = tuple(Event(snapshot.at, "a/0", "x", each) for each in ("info", "warning", "critical"))
+    ui = UiState(width=width, height=40, tz=UTC, log=events)
+    assert not unknown_words(every_view(snapshot, ui, found))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("fleet", [mixed, without_speculation, idle])
+def test_what_the_rules_find_in_a_fleet_can_be_painted(fleet: object, width: int) -> None:
+    assert callable(fleet)
+    snapshot = fleet()
+    found = tuple(evaluate(snapshot, Thresholds()))
+    ui = UiState(width=width, height=50, tz=UTC)
+    assert not unknown_words(every_view(snapshot, ui, found))

@@ -1,8 +1,7 @@
 """Lines of styled text, as values: what a view hands to whoever paints it.
 
-A style is a word (`ok`, `warning`, `critical`, `unknown`, `stale`, `dim`, `head`, `badge`, `good`,
-`selected`), never a colour: the painter decides what its terminal can show. Every character counted
-here is one cell wide; `clean` makes foreign text so.
+A style is a word of `STYLES`, never a colour: the painter decides what its terminal can show. Every
+character counted here is one cell wide; `clean` makes foreign text so.
 """
 
 from __future__ import annotations
@@ -21,6 +20,13 @@ class Span(NamedTuple):
 
 Line = tuple[Span, ...]
 """One row of the screen, left to right."""
+
+STYLES = frozenset(
+    {"", "ok", "info", "warning", "critical", "unknown"}  # states
+    | {"good", "bad", "stale"}  # what of a number
+    | {"dim", "head", "label", "source", "chart", "key", "badge", "note"}
+)
+"""Every style word there is; each may have `selected ` before it."""
 
 GLYPHS = {"ok": "●", "info": "●", "warning": "▲", "critical": "✖", "unknown": "○"}
 """State by shape, beside a word: colour only adds."""
