@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,9 +21,10 @@ from speccli.commands.baseline import (
 from speccli.options import FormatOption, SourceOptions, with_source
 
 if TYPE_CHECKING:
-    from speccli.core.alert.check import Checked
+    from speccli.core.alert.check import Asked, Checked
     from speccli.core.alert.examine import Terms
     from speccli.core.alert.memory import Memory
+    from speccli.core.alert.notify import Notifier
     from speccli.core.alert.verdict import Verdict
     from speccli.core.config import Settings
 
@@ -59,6 +61,19 @@ ConfirmOption = Annotated[
 ClearOption = Annotated[
     int, typer.Option("--clear", min=1, max=100, help="It is over after so many checks without it.")
 ]
+AlertmanagerOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--alertmanager", metavar="URL", help="Tell this Alertmanager; repeat for a cluster's."
+    ),
+]
+NotifyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--notify", metavar="URL", help="Tell this apprise URL (better: SPECCTL_NOTIFY); repeat."
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say who would be told what; tell nobody.")]
 RequireTraffic = Annotated[
     bool, typer.Option("--require-traffic", help="No traffic is unknown (3), not ok.")
 ]
@@ -74,6 +89,9 @@ def check(
     confirm: ConfirmOption = "1/1",
     clear: ClearOption = 1,
     require_traffic: RequireTraffic = False,
+    alertmanager: AlertmanagerOption = None,
+    notify: NotifyOption = None,
+    dry_run: DryRun = False,
     state: StateOption = None,
     target_revision: TargetRevision = None,
     draft: DraftName = None,
@@ -89,36 +107,89 @@ def check(
     wall clock for everything (30s if not given). With --replay FILE every scrape of a recording is
     judged as a cron run at its time would have.
     """
-    terms, settings = _terms(
-        source,
-        baseline,
-        state,
-        _told(target_revision, draft, draft_revision, runner, sampling, dataset),
-        force=force,
-        confirm=(confirm, clear),
-        require_traffic=require_traffic,
-    )
+    settings = _settings(source, baseline, alertmanager, notify)
+    told = _told(target_revision, draft, draft_revision, runner, sampling, dataset)
+    terms = _terms(settings, state, told, force, (confirm, clear), require_traffic)
     if source.replay:
         from speccli.core.alert.check import replay
 
         verdict = replay(settings, source.replay, terms)
         _say(verdict, output_format)
         raise typer.Exit(verdict.exit)
-    raise typer.Exit(_check(settings, terms, name, state, output_format))
+    raise typer.Exit(_check(_asked(settings, terms, name, state), output_format, dry=dry_run))
 
 
-def _check(
-    settings: Settings,
-    terms: Terms,
-    name: str | None,
-    state: Path | None,
-    output_format: output.Format,
-) -> int:
-    from speccli.core import config, deadline
+@app.command("watch", epilog=_EPILOG)
+@with_source
+def watch(
+    source: SourceOptions,
+    name: NameOption = None,
+    every: Annotated[
+        str, typer.Option("--every", metavar="TIME", help="Time between two checks.")
+    ] = "15s",
+    listen: Annotated[
+        str,
+        typer.Option(metavar="HOST:PORT", help="Where /metrics and /healthz are; `none`: nowhere."),
+    ] = "127.0.0.1:9467",
+    for_: Annotated[
+        str | None,
+        typer.Option("--for", metavar="TIME", help="How long; until SIGTERM if not given."),
+    ] = None,
+    baseline: BaselineOption = None,
+    force: ForceOption = False,
+    confirm: ConfirmOption = "1/1",
+    clear: ClearOption = 1,
+    require_traffic: RequireTraffic = False,
+    alertmanager: AlertmanagerOption = None,
+    notify: NotifyOption = None,
+    dry_run: DryRun = False,
+    state: StateOption = None,
+    target_revision: TargetRevision = None,
+    draft: DraftName = None,
+    draft_revision: DraftRevision = None,
+    runner: Runner = None,
+    sampling: Sampling = None,
+    dataset: Dataset = None,
+) -> None:
+    """Judge over and over; a line when something changes, a heartbeat for Prometheus.
+
+    SIGTERM ends it with 0. What it remembers survives it, as with `alert check`.
+    """
+    import asyncio
+
+    from speccli.core.alert.heartbeat import address
+    from speccli.core.alert.watch import watch as watching
+    from speccli.core.errors import UsageError
+    from speccli.core.units import seconds
+
+    if source.replay:
+        raise UsageError("--replay is nothing to watch", hint="alert check --replay judges it")
+    settings = _settings(source, baseline, alertmanager, notify)
+    told = _told(target_revision, draft, draft_revision, runner, sampling, dataset)
+    terms = _terms(settings, state, told, force, (confirm, clear), require_traffic)
+    asked = _asked(settings, terms, name, state)
+    every_s = seconds(every, what="--every")
+    if every_s < 1:
+        raise UsageError(f"--every {every}: at least 1 s", hint="try 15s")
+    code = asyncio.run(
+        watching(
+            asked,
+            every_s=every_s,
+            listen=None if listen == "none" else address(listen),
+            notifier_of=lambda memory: _notifier(asked, memory, dry=dry_run),
+            say=output.text,
+            warn=diagnostics.warn,
+            lasting_s=seconds(for_, what="--for") if for_ else None,
+        )
+    )
+    raise typer.Exit(code)
+
+
+def _check(asked: Asked, output_format: output.Format, *, dry: bool) -> int:
+    from speccli.core import deadline
     from speccli.core.alert import check as checking
     from speccli.core.alert.verdict import failed
 
-    asked = checking.Asked(settings, terms, name, state, config.here()[0])
     clock = deadline.Clock(asked.deadline_s)
     said: list[int] = []
 
@@ -129,7 +200,10 @@ def _check(
 
     def after(checked: Checked) -> Memory:
         say(checked.verdict)
-        return checked.memory
+        notifier = _notifier(asked, checked.memory, dry=dry)
+        for line in notifier.tell_within(clock, checked.verdict):
+            diagnostics.warn(line)
+        return dataclasses.replace(checked.memory, sent=notifier.to_json())
 
     with deadline.LastResort(clock, lambda: say(failed(clock.late())), lambda: said[0]):
         checked = checking.check(asked, clock, after=after)
@@ -138,6 +212,39 @@ def _check(
         diagnostics.warn(note)
     deadline.leave(checked.verdict.exit)
     return checked.verdict.exit
+
+
+def _notifier(asked: Asked, memory: Memory, *, dry: bool) -> Notifier:
+    from speccli.core.alert.notify import Notifier, channels_of
+    from speccli.core.open import access_of
+
+    settings = asked.settings
+    channels = channels_of(settings.alertmanager or (), settings.notify or (), access_of(settings))
+    return Notifier(channels, asked.name or "default", memory.sent, dry=dry)
+
+
+def _asked(settings: Settings, terms: Terms, name: str | None, state: Path | None) -> Asked:
+    from speccli.core import config
+    from speccli.core.alert.check import Asked
+    from speccli.core.alert.notify import channels_of
+
+    channels_of(settings.alertmanager or (), settings.notify or ())  # what is no address is usage
+    return Asked(settings, terms, name, state, config.here()[0])
+
+
+def _settings(
+    source: SourceOptions,
+    baseline: str | None,
+    alertmanager: list[str] | None,
+    notify: list[str] | None,
+) -> Settings:
+    settings = source.settings()
+    return dataclasses.replace(
+        settings,
+        baseline=baseline or settings.baseline,
+        alertmanager=tuple(alertmanager) if alertmanager else settings.alertmanager,
+        notify=tuple(notify) if notify else settings.notify,
+    )
 
 
 def _say(verdict: Verdict, output_format: output.Format) -> None:
@@ -154,15 +261,13 @@ def _told(*parts: str | None) -> dict[str, str | None]:
 
 
 def _terms(
-    source: SourceOptions,
-    baseline: str | None,
+    settings: Settings,
     state: Path | None,
     told: dict[str, str | None],
-    *,
     force: bool,
     confirm: tuple[str, int],
     require_traffic: bool,
-) -> tuple[Terms, Settings]:
+) -> Terms:
     from speccli.core import config
     from speccli.core.alert.check import stored
     from speccli.core.alert.confirm import Policy
@@ -170,19 +275,12 @@ def _terms(
     from speccli.core.baseline import Key
     from speccli.core.open import thresholds_of
 
-    settings = source.settings()
-    environment, _ = config.here()
-    terms = Terms(
+    name = settings.baseline
+    return Terms(
         thresholds=thresholds_of(settings),
-        baseline=stored(baseline, state, environment) if baseline else None,
+        baseline=stored(name, state, config.here()[0]) if name else None,
         running=Key(**told),  # type: ignore[arg-type]
         force=force,
         policy=Policy.parse(*confirm),
         require_traffic=require_traffic,
     )
-    return terms, settings
-
-
-@app.callback()
-def _group() -> None:
-    """Find drift and faults, for cron and monitoring systems."""

@@ -59,10 +59,16 @@ class Settings:
     ttft_p99_ms: float | None = None
     tpot_p99_ms: float | None = None
     cost_target: float | None = None
+    baseline: str | None = None
+    """Name of the baseline that drift is judged by."""
+    alertmanager: tuple[str, ...] | None = None
+    """Alertmanagers that are told what is found."""
+    notify: tuple[str, ...] | None = None
+    """apprise URLs that are told; secrets, as a rule."""
 
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
-    "endpoint": (str, list),
+    **dict.fromkeys(("endpoint", "alertmanager", "notify"), (str, list)),
     "insecure": bool,
     "gpus_per_engine": int,
     **dict.fromkeys(
@@ -96,15 +102,19 @@ def load(
         _put_over(merged, layer)
     known = {field.name for field in fields(Settings)}
     merged = {k: v for k, v in merged.items() if k in known}
-    if isinstance(merged.get("endpoint"), str):
-        merged["endpoint"] = merged["endpoint"].split(",")
-    if "endpoint" in merged:
-        merged["endpoint"] = tuple(each for part in merged["endpoint"] if (each := part.strip()))
+    for name, between in _LISTS.items():
+        if isinstance(merged.get(name), str):
+            merged[name] = merged[name].split(between)
+        if name in merged:
+            merged[name] = tuple(each for part in merged[name] if (each := part.strip()))
     for name, value in merged.items():
         if wrong := _out_of_range(name, value):
             raise UsageError(f"{name} is {value!r}; {wrong}", hint="see specctl status --help")
     return Settings(**merged)
 
+
+_LISTS: dict[str, str | None] = {"endpoint": ",", "alertmanager": ",", "notify": None}
+"""Settings of several values, and what stands between them in one text; None: space."""
 
 _TOGETHER: tuple[tuple[str, ...], ...] = (
     ("endpoint", "prometheus", "replay"),
@@ -200,7 +210,7 @@ def _checked(table: Any, path: Path, prefix: str) -> dict[str, Any]:
         if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
             kinds = wanted if isinstance(wanted, tuple) else (wanted,)
             allowed = " or ".join(kind.__name__ for kind in kinds)
-            shown = "…" if name == "token" else repr(value)
+            shown = "…" if name in {"token", "notify"} else repr(value)
             raise UsageError(f"{path}: {prefix}{raw} is {shown}; it must be {allowed}")
         if isinstance(value, list) and not all(isinstance(each, str) for each in value):
             raise UsageError(f"{path}: {prefix}{raw} must be a list of strings")

@@ -13,6 +13,8 @@ from speccli.options import SourceOptions
 
 VALUES: dict[str, tuple[Any, Any, Any]] = {
     "endpoint": ("http://file:1", "http://env:1", ["http://flag:1"]),
+    "alertmanager": ("http://file:1", "http://env:1", ["http://flag:1"]),
+    "notify": ("json://file", "json://env", ["json://flag"]),
     "prometheus": ("http://file", "http://env", "http://flag"),
     "interval": ("1s", "2s", "3s"),
     "window": ("1m", "2m", "3m"),
@@ -27,6 +29,7 @@ VALUES: dict[str, tuple[Any, Any, Any]] = {
     "cost_target": (1.0, "2", 3.0),
 }
 """Per setting: in the file, in the environment, as a flag; the rest are text."""
+LISTS = {"endpoint", "alertmanager", "notify"}
 NAMES = [field.name for field in fields(Settings)]
 
 
@@ -80,18 +83,18 @@ def test_a_flag_beats_the_environment_beats_the_profile_beats_the_file(
 ) -> None:
     in_file, in_env, flag = VALUES.get(name, ("file", "env", "flag"))
     read: dict[type, Any] = {int: int, float: float, bool: lambda text: text == "1"}
-    env = [in_env] if name == "endpoint" else read.get(type(in_file), str)(in_env)
+    env = [in_env] if name in LISTS else read.get(type(in_file), str)(in_env)
     assert seen(place.load(), name) is None
 
     place.file.write_text(f"{name} = {toml(in_file)}\n")
-    assert seen(place.load(), name) == ([in_file] if name == "endpoint" else in_file)
+    assert seen(place.load(), name) == ([in_file] if name in LISTS else in_file)
 
     other = flag if name != "insecure" else not in_file
     text = f"{name} = {toml(in_file)}\n[profile.prod]\n{name} = {toml(other)}\n"
     place.file.write_text(text)
     assert seen(place.load(profile="prod"), name) == other
     assert seen(place.load(SPECCTL_PROFILE="prod"), name) == other
-    assert seen(place.load(), name) == ([in_file] if name == "endpoint" else in_file)
+    assert seen(place.load(), name) == ([in_file] if name in LISTS else in_file)
 
     variable = {f"SPECCTL_{name.upper()}": str(in_env)}
     assert seen(place.load(None, "prod", **variable), name) == env

@@ -115,7 +115,16 @@ def check(
     try:
         with keeper.locked(0.8 * clock.left):
             memory = keeper.load()
-            checked = _checked(asked, clock, keeper, opened, memory, now())
+            try:
+                checked = _checked(asked, clock, keeper, opened, memory, now())
+            except UsageError:
+                raise
+            except SpecctlError as error:
+                untold = Checked(failed(error, asked.terms.thresholds), (), memory, keeper)
+                sent = after(untold).sent
+                if sent != memory.sent:
+                    keeper.save(dataclasses.replace(memory, at=now(), sent=sent))
+                return dataclasses.replace(untold, notes=tuple(keeper.notes))
             keeper.save(dataclasses.replace(after(checked), at=now()))
             return dataclasses.replace(checked, notes=tuple(keeper.notes))
     except UsageError:

@@ -107,7 +107,7 @@ async def look(
         first = await poller.source.scrapes() or []
         began = clock()
         failing = {s.target for s in first if s.error is not None or s.status != 200}
-        window.push(s for s in known if pair_s is None and _serves(s, now) or s.target in failing)
+        window.push(s for s in known if pair_s is None and serves(s, now) or s.target in failing)
         snapshot = poller.take(first)
         if failing or _single(snapshot):  # what fails once may have been unlucky
             await sleep(max(0.0, (pair_s or first_s) - (clock() - began)))
@@ -117,7 +117,8 @@ async def look(
         await poller.source.aclose()
 
 
-def _serves(scrape: Scrape, now: float) -> bool:
+def serves(scrape: Scrape, now: float) -> bool:
+    """Whether growth may be told from it."""
     return _SHORTEST_S <= now - scrape.at <= _OLDEST_S
 
 
