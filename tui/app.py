@@ -88,7 +88,6 @@ class TopApp(App[None]):
             title=title,
             tz=tz,
             window_s=poller.window.settings.window_s if poller else 60.0,
-            interval_s=poller.source.interval_s if poller else 1.0,
             targets=_targets_of(poller),
             live=poller is None or not isinstance(poller.source, ReplaySource),
         )
@@ -187,6 +186,8 @@ class TopApp(App[None]):
     def _take(self, snapshot: Snapshot) -> None:
         self.latest = snapshot
         self.ui = replace(self.ui, trouble=None)
+        if self.poller is not None:  # known once the source's own interval is
+            self.ui = replace(self.ui, stale_s=self.poller.window.settings.stale_s)
         findings = self._found(snapshot)
         self.journal.update(findings, snapshot.at)
         if self.ui.paused:

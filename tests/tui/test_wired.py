@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 
 from speccli.core.errors import UnreachableError
 from tests.tui.world import ScriptedSource, World, text_of, until, wired
@@ -141,3 +142,22 @@ async def test_a_recording_goes_back_to_all_of_itself() -> None:
         assert "window: the whole recording" in text_of(app)
         await pilot.press("w")
         assert app.ui.window_s == 10.0
+
+
+async def test_a_source_read_every_30_s_is_not_stale_between_two_reads() -> None:
+    world, source = World(1), ScriptedSource()
+    app = wired(world, source)
+    async with app.run_test(size=(100, 24)) as pilot:
+        source.emit(world.round())
+        await until(pilot, lambda: "since start" in text_of(app))
+        # What a Prometheus is scraped at is known after the first round.
+        world.window.settings = replace(world.window.settings, stale_s=76.0)
+        source.emit(world.round())
+        await until(pilot, lambda: "274 tok/s" in text_of(app))
+        world.at += 70
+        app.rebuild()
+        assert "70 s ago" in text_of(app)
+        assert "STALE" not in text_of(app)
+        world.at += 7
+        app.rebuild()
+        assert "STALE 77 s" in text_of(app)

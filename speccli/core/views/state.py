@@ -11,8 +11,6 @@ from speccli.core.stats.snapshot import EngineSnapshot, Event, Snapshot
 
 WINDOWS = (10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 """What the window key goes through, seconds."""
-STALE_AFTER_S = 5.0
-"""Age of the newest sample at which the whole screen no longer stands for now."""
 
 
 class Finding(Protocol):
@@ -68,7 +66,8 @@ class UiState:
     """What is watched, as the reader calls it."""
     targets: Sequence[str] = ()
     """What is being read, to be named while nothing has answered."""
-    interval_s: float = 1.0
+    stale_s: float = 5.0
+    """Age of the newest sample past which the whole screen no longer stands for now."""
     stopped: str | None = None
     """Why no more data will come; None while it does."""
     trouble: str | None = None
@@ -162,5 +161,4 @@ def severity_of(engine: EngineSnapshot, worst: Mapping[str, Finding]) -> tuple[s
 
 def is_stale(snapshot: Snapshot, ui: UiState, now: float) -> bool:
     """Whether the newest sample is too old to stand for now."""
-    limit = max(STALE_AFTER_S, 3 * ui.interval_s)
-    return ui.live and not ui.paused and now - snapshot.at > limit
+    return ui.live and not ui.paused and now - snapshot.at > ui.stale_s
