@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from kernels_check import environment, report, runner
 from kernels_check.cuda import driver
@@ -92,34 +93,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _tell("no CUDA device")
         return report.UNKNOWN
     started, at = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
+    facts, ended = environment.describe(), dict[str, Result]()
+
+    def document() -> dict[str, Any]:
+        """What has ended so far."""
+        done = [check for check in checks if check.name in ended]
+        return report.as_json(
+            done,
+            [ended[check.name] for check in done],
+            seed=options.seed,
+            at=at,
+            seconds=time.monotonic() - started,
+            environment=facts,
+        )
 
     def done(result: Result) -> None:
+        ended[result.name] = result
+        if options.json:  # written as it goes: a run that is cut short leaves what it found
+            options.json.write_text(json.dumps(document(), indent=1) + "\n")
         if options.format == "lines":
             _say(json.dumps(result.as_json()))
         elif options.format == "table":
             _tell(report.table([result]))
 
     jobs = options.jobs or max(1, min(8, (os.cpu_count() or 2) // 2))
-    results = runner.run(checks, seed=options.seed, jobs=jobs, done=done)
-    document = report.as_json(
-        checks,
-        results,
-        seed=options.seed,
-        at=at,
-        seconds=time.monotonic() - started,
-        environment=environment.describe(),
-    )
-    text = json.dumps(document, indent=1)
+    runner.run(checks, seed=options.seed, jobs=jobs, done=done)
+    return _conclude(options, document())
+
+
+def _conclude(options: argparse.Namespace, document: dict[str, Any]) -> int:
+    """Write and print the whole run; returns its exit code."""
     if options.json:
-        options.json.write_text(text + "\n")
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
     if options.svg:
         from kernels_check import plot
 
         options.svg.write_text(plot.curves(document))
     if options.format == "json":
-        _say(text)
+        _say(json.dumps(document, indent=1))
     elif options.format == "table":
-        _say(report.table(results))
+        _say(report.lines(document))
         _say(report.summary(document))
     return int(document["exit"])
 

@@ -190,10 +190,11 @@ class VllmV2:
         starts = [0]
         for n in case.lengths:
             starts.append(starts[-1] + n + 1)
-        temperature, seeds = torch.zeros(batch, device=device), [0] * batch
+        warm, seeds = [0.0] * batch, [0] * batch
         for request, slot in enumerate(slots):
-            temperature[slot] = float(case.modes[request] != GREEDY)
+            warm[slot] = float(case.modes[request] != GREEDY)
             seeds[slot] = self._seed(request, seed)
+        temperature = torch.tensor(warm, device=device)
 
         def ints(name: str, values: list[int], dtype: Any = torch.int32) -> Any:
             return self.place(name, torch.tensor(values, dtype=dtype, device=device))
@@ -221,9 +222,9 @@ class VllmV2:
         import torch
 
         made = torch.zeros((len(slots), case.k, case.vocab), device=self.device)
-        for request, slot in enumerate(slots):
-            first, n = case.first_token(request), case.lengths[request]
-            made[slot, :n] = case.draft_logits[first : first + n]
+        slot = [slots[request] for request, n in enumerate(case.lengths) for _ in range(n)]
+        local = [i for n in case.lengths for i in range(n)]
+        made[slot, local] = case.draft_logits[: len(slot)]
         return self.place("draft_logits", made)
 
     def drawn(self, case: Case, seed: int, request: int, position: int, weights: Any) -> Any:

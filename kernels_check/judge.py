@@ -45,13 +45,14 @@ def judge(engine: Engine, case: Case, out: Any, seed: int) -> int:
     import torch
 
     rows = case.logits.double()
-    chances = _chances(case, rows)
+    chances, best = _chances(case, rows), rows.argmax(-1).tolist()
     emitted = out.tolist()
     looked_at = 0
+    fine, what = [], []
     for request, n in enumerate(case.lengths):
         got, first = emitted[request], case.first_row(request)
         where = f"{engine.name}, {case.name}, request {request} of {len(case.lengths)}"
-        accepted, either = _accepted(case, request, rows, chances)
+        accepted, either = _accepted(case, request, best, chances)
         counted = next((i for i, token in enumerate(got) if token == PADDING), len(got)) - 1
         if counted != accepted and counted not in either:
             raise Wrong(f"{where}: {counted} of {n} drafts accepted, must be {accepted}; {got}")
@@ -63,18 +64,18 @@ def judge(engine: Engine, case: Case, out: Any, seed: int) -> int:
         if not 0 <= token < case.vocab:
             raise Wrong(f"{where}: token {token} outside the vocabulary of {case.vocab}")
         if case.modes[request] == GREEDY:
-            fine = bool(row[token] == row.max())
+            fine.append(row[token] == row.max())
         else:
             weights = _weights(case, request, counted, row)
             allowed = engine.drawn(case, seed, request, counted, weights)
-            fine = bool(allowed[token]) and bool((weights[token] > 0) | (weights.sum() == 0))
+            fine.append(allowed[token] & ((weights[token] > 0) | (weights.sum() == 0)))
         kind = "bonus" if counted == n else "recovered"
-        if not fine:
-            raise Wrong(
-                f"{where}: {kind} token {token} at position {counted} is not what its rule draws"
-            )
+        what.append(f"{where}: {kind} token {token} at position {counted}")
         looked_at += counted + 1
-    del torch
+    # Asked for at once: each answer waits for the GPU.
+    for good, said in zip(torch.stack(fine).tolist(), what, strict=True):
+        if not good:
+            raise Wrong(f"{said} is not what its rule draws")
     return looked_at
 
 
@@ -98,7 +99,7 @@ def _chances(case: Case, rows: Any) -> list[list[float]]:
 
 
 def _accepted(
-    case: Case, request: int, rows: Any, chances: list[list[float]]
+    case: Case, request: int, best: list[int], chances: list[list[float]]
 ) -> tuple[int, set[int]]:
     """How many drafts must be accepted, and which other counts rounding would excuse."""
     n, first = case.lengths[request], case.first_row(request)
@@ -106,7 +107,7 @@ def _accepted(
     for i in range(n):
         token = case.tokens[request][i]
         if case.modes[request] == GREEDY:
-            if token == PADDING or int(rows[first + i].argmax()) != token:
+            if token == PADDING or best[first + i] != token:
                 return i, excused
             continue
         chance, u = chances[request][i], case.accept_u[request][i]

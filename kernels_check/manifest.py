@@ -126,7 +126,7 @@ def _later() -> list[Check]:
         made.append(
             Check(
                 f"cost.{shape}", "cost:curve", "a verify step against a plain one",
-                Level.COST, 400, True, "KERNEL_SLOW", {"shape": shape},
+                Level.COST, 150, True, "KERNEL_SLOW", {"shape": shape},
             )
         )  # fmt: skip
     return made

@@ -108,6 +108,16 @@ def table(results: Sequence[Result]) -> str:
     return "\n".join(lines)
 
 
+def lines(document: Mapping[str, Any]) -> str:
+    """The table of a run's JSON."""
+    return table(
+        [
+            Result(one["name"], Status(one["status"]), one["seconds"], one["evidence"])
+            for one in document["checks"]
+        ]
+    )
+
+
 def summary(document: Mapping[str, Any]) -> str:
     """The last line."""
     counts: dict[str, int] = {}
