@@ -11,8 +11,9 @@ from speccli.core.cost import Pricing
 from speccli.core.errors import UsageError
 from speccli.core.findings.base import Thresholds
 from speccli.core.poll import Poller, Tap
+from speccli.core.sources.access import Access
 from speccli.core.sources.replay import ReplaySource
-from speccli.core.sources.scrape import Access, ScrapeSource
+from speccli.core.sources.scrape import ScrapeSource
 from speccli.core.sources.targets import parse_targets
 from speccli.core.stats import window
 from speccli.core.units import seconds

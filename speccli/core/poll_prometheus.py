@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from speccli.core.poll import Poller, Tap
+from speccli.core.sources.access import Access
 from speccli.core.sources.pooled import PooledFleet
 from speccli.core.sources.promapi import PrometheusApi
 from speccli.core.sources.prometheus import RAW_ENGINES, PrometheusSource, rounds_of
 from speccli.core.sources.promql import Selector
-from speccli.core.sources.scrape import Access
 from speccli.core.stats.snapshot import Snapshot
 from speccli.core.stats.window import Settings, Window
 

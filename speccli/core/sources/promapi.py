@@ -26,8 +26,8 @@ from speccli.core.errors import (
     SpecctlError,
     UsageError,
 )
+from speccli.core.sources.access import Access, Token
 from speccli.core.sources.promapi_errors import explain, from_status
-from speccli.core.sources.scrape import Access
 
 if TYPE_CHECKING:
     import requests
@@ -118,6 +118,7 @@ class PrometheusApi:
         """Unix seconds by the server's clock when it last answered; None before."""
         self._answered_at = 0.0
         self._access = access or Access()
+        self._token = Token(self._access)
         self._deadline_s = deadline_s
         self._clock = clock
         given = urlsplit(url)
@@ -141,7 +142,7 @@ class PrometheusApi:
         Raises:
             SourceError: no usable answer: unreachable, late, not authorised, refused, not PromQL's.
         """
-        self._access.bearer()  # a token file that cannot be read is told before anything is sent
+        self._token.now()  # a token file that cannot be read is told before anything is sent
         if self._stuck >= _MAX_STUCK:
             raise DeadlineError(
                 f"{self.url} still owes {self._stuck} answers", hint="is it overloaded?"
@@ -257,7 +258,7 @@ class PrometheusApi:
 
         from speccli.core.sources.promapi_session import session_for
 
-        session = session_for(self._access, self._basic)
+        session = session_for(self._access, self._token, self._basic)
         session.hooks["response"].append(self._receive)
         return PrometheusConnect(
             url=self.url.rstrip("/"),

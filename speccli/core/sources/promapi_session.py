@@ -9,7 +9,7 @@ from typing import Any
 import requests
 from requests.auth import AuthBase, HTTPBasicAuth
 
-from speccli.core.sources.scrape import Access
+from speccli.core.sources.access import Access, Token
 
 _GET_CHARS = 2000
 """Longest query put into a URL; a longer one is posted (proxies cut URLs at 4 to 8 kB)."""
@@ -28,15 +28,16 @@ class _Session(requests.Session):
 class _Bearer(AuthBase):
     """The token, read again for every request: mounted tokens rotate."""
 
-    def __init__(self, access: Access) -> None:
-        self._access = access
+    def __init__(self, token: Token) -> None:
+        self._token = token
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        request.headers["Authorization"] = f"Bearer {self._access.bearer()}"
+        if token := self._token.now():
+            request.headers["Authorization"] = f"Bearer {token}"
         return request
 
 
-def session_for(access: Access, basic: tuple[str, str] | None) -> requests.Session:
+def session_for(access: Access, token: Token, basic: tuple[str, str] | None) -> requests.Session:
     """A session that is let in as `access` says, and takes nothing from the environment.
 
     The environment's proxies, netrc and CA variables are left out: direct scraping does not heed
@@ -45,7 +46,7 @@ def session_for(access: Access, basic: tuple[str, str] | None) -> requests.Sessi
     session = _Session()
     session.trust_env = False
     if access.token or access.token_file:
-        session.auth = _Bearer(access)
+        session.auth = _Bearer(token)
     elif basic:
         session.auth = HTTPBasicAuth(*basic)
     if access.insecure:

@@ -11,11 +11,10 @@ import ssl
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
-from speccli.core.errors import UsageError
+from speccli.core.sources.access import Access, Token
 from speccli.core.sources.base import Scrape
 from speccli.core.sources.body import BodyBuffer
 from speccli.core.sources.identify import identify
@@ -25,7 +24,8 @@ from speccli.core.sources.targets import Target
 if TYPE_CHECKING:
     import aiohttp
 
-_T = TypeVar("_T")
+__all__ = ["Access", "ScrapeSource", "explain"]
+
 _MAX_REDIRECTS = 3
 _MAX_BACKOFF_S = 15.0
 _IDENTIFY_EVERY_S = 300.0
@@ -34,82 +34,6 @@ _IDENTIFY_AGAIN_S = 30.0
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _SPREAD_FROM = 16
 """Fleets larger than this have their scrapes spread over the interval."""
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """How to be let in."""
-
-    token: str | None = None
-    """Bearer token."""
-    token_file: Path | None = None
-    """File the token is read from, again at every round (mounted tokens rotate)."""
-    ca_file: Path | None = None
-    cert_file: Path | None = None
-    """Client certificate (PEM), with its key in it or in `key_file`."""
-    key_file: Path | None = None
-    insecure: bool = False
-    """Accept any server certificate."""
-
-    def bearer(self) -> str | None:
-        """The token to send now.
-
-        Raises:
-            UsageError: the token file cannot be read, or what it holds is no token.
-        """
-        token, where = self.token or "", "--token"
-        if self.token_file is not None:
-            where = f"token file {self.token_file}"
-            try:
-                token = self.token_file.read_text()
-            except OSError as error:
-                raise UsageError(f"{where}: {error.strerror}", hint="check --token-file") from error
-            except UnicodeDecodeError as error:
-                raise UsageError(f"{where}: not text", hint="check --token-file") from error
-        token = token.strip()
-        if not token.isprintable() or " " in token:
-            raise UsageError(f"{where}: a token is one word", hint="give the token alone")
-        return token or None
-
-    def ssl_context(self) -> ssl.SSLContext:
-        """The TLS settings.
-
-        Raises:
-            UsageError: a certificate file cannot be used.
-        """
-        if self.key_file and not self.cert_file:
-            raise UsageError("--key without --cert", hint="give the certificate it belongs to")
-        context = _with_file(self.ca_file, lambda: ssl.create_default_context(cafile=self.ca_file))
-        if self.cert_file:
-            cert, key = self.cert_file, self.key_file
-            if key:
-                _with_file(key, key.read_bytes)
-            _with_file(cert, lambda: context.load_cert_chain(cert, key, password=_no_password))
-        if self.insecure:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        return context
-
-    @property
-    def tls(self) -> bool:
-        """Whether anything is said of TLS."""
-        return bool(self.ca_file or self.cert_file or self.key_file or self.insecure)
-
-
-def _with_file(path: Path | None, use: Callable[[], _T]) -> _T:
-    try:
-        return use()
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        if isinstance(error, ssl.SSLError):
-            why = f"not usable as PEM ({error.reason or error})"
-        raise UsageError(
-            f"certificate file {path}: {why}", hint="--ca, --cert and --key take PEM files"
-        ) from error
-
-
-def _no_password() -> str:
-    raise ValueError("its key is encrypted; give one without a passphrase")
 
 
 @dataclass(slots=True)
@@ -149,12 +73,13 @@ class ScrapeSource:
         self._states = {target.name: _State(target.metrics_url) for target in targets}
         self._session: aiohttp.ClientSession | None = None
         self._rounds = 0
+        self._token = Token(self._access)
         self._bearer: str | None = None
 
     async def scrapes(self) -> list[Scrape]:
         """One round; targets that keep failing are asked less and less often, up to every 15 s."""
         session = self._open()
-        self._refresh_token()
+        self._bearer = self._token.now()
         due = [t for t in self.targets if self._is_over(self._states[t.name].retry_at)]
         spread = 0.5 * self.interval_s if len(due) > _SPREAD_FROM and self._rounds else 0.0
         self._rounds += 1
@@ -188,14 +113,6 @@ class ScrapeSource:
                 auto_decompress=True,
             )
         return self._session
-
-    def _refresh_token(self) -> None:
-        """Read the token anew; one that is just being replaced leaves the last one in use."""
-        try:
-            self._bearer = self._access.bearer()
-        except UsageError:
-            if not self._rounds:
-                raise
 
     def _is_over(self, time_: float) -> bool:
         """Whether a time has come; one further away than any pause was set by another clock."""

@@ -278,6 +278,28 @@ async def test_a_token_file_is_read_again_for_every_question(tmp_path: Path) -> 
     assert sent == ["Bearer first", "Bearer second"]
 
 
+@pytest.mark.parametrize("meanwhile", [None, "", "half a tok"], ids=["gone", "empty", "torn"])
+async def test_a_token_file_being_replaced_leaves_the_last_token_in_use(
+    tmp_path: Path, meanwhile: str | None
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("first\n")
+    with far_end(success(ONE)) as end:
+        async with api(end.url, Access(token_file=token)) as asked:
+            await asked.query("x")
+            token.unlink() if meanwhile is None else token.write_text(meanwhile)
+            await asked.query("x")
+        sent = [request.headers["Authorization"] for request in end.requests]
+    assert sent == ["Bearer first", "Bearer first"]
+
+
+async def test_an_empty_token_file_sends_no_token(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("")
+    with far_end(success(ONE)) as end:
+        await ask(end.url, Access(token_file=tmp_path / "token"))
+        assert "Authorization" not in end.requests[0].headers
+
+
 async def test_a_token_file_that_is_gone_is_a_usage_error(tmp_path: Path) -> None:
     async with api("http://127.0.0.1:1", Access(token_file=tmp_path / "gone")) as asked:
         with pytest.raises(UsageError, match="token file"):

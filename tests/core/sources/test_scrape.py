@@ -137,6 +137,8 @@ async def test_a_token_file_is_read_again_at_every_round(tmp_path: Path) -> None
         assert (await source.scrapes())[0].status == 200
         file.unlink()  # while it is replaced, the last one stays in use
         assert (await source.scrapes())[0].status == 200
+        file.write_text("")
+        assert (await source.scrapes())[0].status == 200
         await source.aclose()
 
 
