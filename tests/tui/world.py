@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC
 
 from textual.pilot import Pilot
@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from speccli.core.cost import Pricing
 from speccli.core.poll import Poller
 from speccli.core.sources.base import Scrape
-from speccli.core.stats.snapshot import Snapshot
+from speccli.core.stats.snapshot import Event, Snapshot
 from speccli.core.stats.window import Settings, Window
 from tests.core.pages import Engine, page
 from tui.app import TopApp
@@ -109,6 +109,32 @@ class Found:
     cause: str = "the draft no longer matches the target"
     action: str = "compare the revisions of draft and target"
     since: float | None = None
+
+
+PWN = "\x1b]0;pwn\x07\x9b2J\u202e"
+"""What sets a terminal's title, clears it, and turns text round."""
+
+
+def hostile(snapshot: Snapshot) -> Snapshot:
+    """The snapshot, PWN in every text that comes from a server, a page or a recording."""
+    engines = tuple(
+        replace(
+            engine,
+            **{name: f"{getattr(engine, name) or ''}{PWN}" for name in FOREIGN},
+            sources={field: f"{name}{PWN}" for field, name in engine.sources.items()},
+        )
+        for engine in snapshot.engines
+    )
+    events = (Event(snapshot.at, f"a{PWN}", f"b{PWN}", "warning"),)
+    return replace(snapshot, engines=engines, events=events, note=PWN, unbinned=PWN)
+
+
+FOREIGN = ("target", "engine", "model", "version", "method", "draft", "reason")
+
+
+def pwned(code: str = "LOW_ACCEPTANCE", severity: str = "critical", subject: str = "a") -> Found:
+    """A finding that quotes a server."""
+    return Found(code, severity, f"{subject}{PWN}", f"e{PWN}", f"c{PWN}", f"d{PWN}")
 
 
 class ScriptedSource:

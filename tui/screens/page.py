@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from speccli.core.views.text import Line, Span, both_ends, clean, fit, line
+from speccli.core.views.text import Line, Span, both_ends, fit, line
 from speccli.core.views.top import frame_rows
 from tui import bindings
 from tui.widgets.lines import Lines
@@ -59,7 +59,7 @@ class PageScreen(Screen[None]):
     def _keys(self, total: int, rows: int) -> Line:
         ui = self.app.ui
         if ui.note:
-            return fit(line(Span(clean(ui.note), "note")), ui.width)
+            return fit(line(Span(ui.note, "note")), ui.width)
         parts = [
             Span("esc", "key"),
             Span(" back  ", "dim"),

@@ -12,7 +12,7 @@ from speccli.core.views import charts, panels
 from speccli.core.views import format as fmt
 from speccli.core.views.journal import event_lines, merged
 from speccli.core.views.state import RANK, Finding, UiState, concerns, severity_of, worst_by_engine
-from speccli.core.views.text import Line, Span, clean, fit, glyph, line, rule, width_of, wrap
+from speccli.core.views.text import Line, Span, fit, glyph, line, rule, width_of, wrap
 
 _LABEL = 14
 
@@ -51,7 +51,8 @@ def build_detail(
     """Everything known of the engine called `name`, as rows of the screen's width."""
     engine = next((e for e in snapshot.engines if e.name == name), None)
     if engine is None:
-        return (line(Span(f"{clean(name)} is gone: it is no longer in the source", "warning")),)
+        gone = Span(f"{name} is gone: it is no longer in the source", "warning")
+        return (fit((gone,), ui.width),)
     rows = _head(engine, snapshot, findings, ui, now)
     rows += _findings(engine, findings, ui, now)
     if engine.increase is not None:
@@ -71,7 +72,7 @@ def _pair(label: str, text: str | Span) -> Line:
 
 def _known(text: str | None, why: str) -> tuple[Span, Span]:
     if text:
-        return Span(clean(text)), Span("")
+        return Span(text), Span("")
     return fmt.UNKNOWN, Span(f"  {why}", "dim")
 
 
@@ -79,7 +80,7 @@ def _head(
     engine: EngineSnapshot, snapshot: Snapshot, findings: Sequence[Finding], ui: UiState, now: float
 ) -> list[Line]:
     severity, word = severity_of(engine, worst_by_engine(findings))
-    told = f"  {clean(engine.reason)}" if engine.reason else ""
+    told = f"  {engine.reason}" if engine.reason else ""
     started = fmt.UNKNOWN, Span("  the server does not tell its start time", "dim")
     if engine.started is not None and engine.started > 1e9:
         age = fmt.duration(max(0.0, snapshot.at - engine.started))
@@ -91,9 +92,9 @@ def _head(
     untold = "not told by its metrics"
     method = "" if engine.method == "unknown" else engine.method
     rows = [
-        rule(clean(engine.name), ui.width, clean(engine.kind)),
+        rule(engine.name, ui.width, engine.kind),
         line(_pair("state", glyph(severity))[0], glyph(severity), f" {word}{told}"),
-        line(*_pair("target", clean(engine.target))),
+        line(*_pair("target", engine.target)),
         line(_pair("model", "")[0], *_known(engine.model, untold)),
         line(_pair("version", "")[0], *_known(engine.version, untold)),
         line(_pair("method", "")[0], *_known(method, untold + "; --method says it")),
@@ -127,13 +128,13 @@ def finding_lines(
         return [*rows, line(Span(none, "dim"))]
     for finding in sorted(findings, key=lambda f: RANK.get(f.severity, 3)):
         since = f"  since {fmt.duration(now - finding.since)}" if finding.since else ""
-        who = clean(finding.subject.split("://")[-1])
+        who = finding.subject.split("://")[-1]
         head = line(glyph(finding.severity), " ", Span(finding.code, finding.severity))
         rows.append(line(*head, f"  {who}", Span(since, "dim")))
         told = (("evidence", finding.evidence), ("cause", finding.cause), ("do", finding.action))
         for label, text in told:
             if text:
-                parts = wrap(clean(text), max(10, width - 13), 6)
+                parts = wrap(text, max(10, width - 13), 6)
                 rows.append(line(Span(f"  {label:<10}", "label"), parts[0]))
                 rows += [line(" " * 12, part) for part in parts[1:]]
     return rows
@@ -144,7 +145,7 @@ def _positions(engine: EngineSnapshot, width: int) -> list[Line]:
     rows = [rule("acceptance by position", width, "accepted at the position / drafts")]
     if not numbers:
         rate = engine.metrics.acceptance_rate
-        why = clean(rate.reason or "no draft positions are exported")
+        why = rate.reason or "no draft positions are exported"
         return [*rows, line(fmt.UNKNOWN, Span(f"  {why}", "dim"))]
     cells = min(50, width - 16)
     for i, number in enumerate(numbers):
@@ -237,7 +238,7 @@ def _family(name: str) -> str:
 def _latency(label: str, value: Latency, source: str, width: int) -> list[Line]:
     head = Span(label.ljust(_LABEL), "label")
     if value.p50.state == "unknown" and value.mean.value is None:
-        return [line(head, fmt.UNKNOWN, Span(f"  {clean(value.p50.reason or '')}", "dim"))]
+        return [line(head, fmt.UNKNOWN, Span(f"  {value.p50.reason or ''}", "dim"))]
     parts: list[Span] = [head]
     for name, quantile in (("p50", value.p50), ("p95", value.p95), ("p99", value.p99)):
         text = fmt.quantile(quantile)

@@ -16,7 +16,7 @@ from speccli.core.stats.measures import larger, queue_backlog_ms, queue_observed
 from speccli.core.stats.snapshot import EngineSnapshot, Snapshot
 from speccli.core.views import format as fmt
 from speccli.core.views.state import RANK, Finding, UiState, severity_of
-from speccli.core.views.text import Line, Span, clean, fit, glyph, line, middle, rule, width_of
+from speccli.core.views.text import Line, Span, fit, glyph, line, middle, rule, width_of
 
 _Cell = Callable[[EngineSnapshot], Span]
 _Name = tuple[tuple[str, int], ...]
@@ -44,7 +44,7 @@ def _p99(name: str) -> _Cell:
 
 
 def _text(value: str | None) -> Span:
-    return Span(clean(value)) if value else fmt.UNKNOWN
+    return Span(value) if value else fmt.UNKNOWN
 
 
 def _method(engine: EngineSnapshot) -> Span:
@@ -236,7 +236,7 @@ def _title(
         name = f"engines: {total} outliers of {snapshot.pooled_engines or '?'}"
     parts = [f"by {ui.sort} {arrow}"]
     if ui.filter:
-        parts.append(f"{len(ordered)} of {total} match “{clean(ui.filter)}”")
+        parts.append(f"{len(ordered)} of {total} match “{ui.filter}”")
     if len(ordered) > rows:
         parts.append(f"{first + 1}–{min(first + rows, len(ordered))} of {len(ordered)}")
     return rule(name, ui.width, " · ".join(parts))
@@ -258,26 +258,26 @@ def _row(
     width: int,
 ) -> Line:
     severity, word = severity_of(engine, worst)
-    name = middle(clean(engine.name), name_width).ljust(name_width)
+    name = middle(engine.name, name_width).ljust(name_width)
     head = line(
         glyph(severity),
         Span(f" {name} "),
         Span(word[: STATE_WIDTH - 1].ljust(STATE_WIDTH), "" if severity == "ok" else severity),
     )
     if engine.state not in _FULL:
-        reason = clean(engine.reason or "no reason given")
+        reason = engine.reason or "no reason given"
         return fit(line(*head, Span("  " + reason, "dim")), width)
     cells = [fmt.right(column.cell(engine), column.width) for column in shown]
     row = line(*head, *cells)
     left = width - width_of(row)
     if engine.state == "stale" and engine.at is not None and left >= 12:
-        row = line(*row, Span(f"  {clean(engine.reason or '')}", "stale"))
+        row = line(*row, Span(f"  {engine.reason or ''}", "stale"))
     return fit(row, width)
 
 
 def _none(snapshot: Snapshot, ui: UiState) -> Line:
     if ui.filter and snapshot.engines:
-        return line(Span(f"  nothing matches “{clean(ui.filter)}”: esc clears the filter", "dim"))
+        return line(Span(f"  nothing matches “{ui.filter}”: esc clears the filter", "dim"))
     if snapshot.pooled is not None:
         return line(Span("  no outliers", "dim"))
     return line(Span("  no engine yet", "dim"))

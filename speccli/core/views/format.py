@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime, tzinfo
 
 from speccli.core.values import Number, Quantile
-from speccli.core.views.text import Line, Span, clean, line
+from speccli.core.views.text import Line, Span, line
 
 UNKNOWN = Span("—", "unknown")
 
@@ -22,7 +22,7 @@ def told(value: Number, form: Callable[[float], str], unit: str = "") -> Line:
     """A number with its unit, or a dash and the reason."""
     span = number(value, form)
     if value.value is None:
-        return line(span, Span(f"  {clean(value.reason or 'unknown')}", "dim"))
+        return line(span, Span(f"  {value.reason or 'unknown'}", "dim"))
     return line(span, Span(unit, span.style or "dim"))
 
 

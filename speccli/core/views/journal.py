@@ -9,7 +9,7 @@ from datetime import tzinfo
 from speccli.core.stats.snapshot import Event
 from speccli.core.views.format import clock_time, date_time
 from speccli.core.views.state import Finding, subject_name
-from speccli.core.views.text import Line, Span, clean, glyph, line, middle
+from speccli.core.views.text import Line, Span, glyph, line, middle
 
 _KEPT = 200
 _CLEAR_AFTER = 3
@@ -34,7 +34,7 @@ class Journal:
         present = {(f.code, f.subject): f for f in findings if f.severity != "info"}
         for key, finding in present.items():
             if key not in self._open:
-                text = f"{finding.code}: {clean(finding.evidence)}"
+                text = f"{finding.code}: {finding.evidence}"
                 who = subject_name(finding.subject)
                 grave = finding.severity == "critical"
                 self._events.append(Event(at, who, text, "critical" if grave else "warning"))
@@ -72,7 +72,7 @@ def event_lines(
         when = date_time(event.at, tz) if dates else clock_time(event.at, tz)
         mark = Span("·", "dim") if event.severity == "info" else glyph(event.severity)
         again = f"  ×{times}" if times > 1 else ""
-        who = middle(clean(event.subject), name_width).ljust(name_width)
-        what = clean(event.text)
+        who = middle(event.subject, name_width).ljust(name_width)
+        what = event.text
         rows.append(line(Span(when, "dim"), " ", mark, f" {who}  {what}", Span(again, "dim")))
     return rows

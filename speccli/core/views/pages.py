@@ -11,7 +11,7 @@ from speccli.core.values import Latency, Number, Quantile
 from speccli.core.views.detail import finding_lines
 from speccli.core.views.journal import event_lines, merged
 from speccli.core.views.state import Finding, UiState
-from speccli.core.views.text import Line, Span, clean, fit, glyph, line, rule, wrap
+from speccli.core.views.text import Line, Span, fit, glyph, line, rule, wrap
 
 KEYS = (
     ("↑ ↓ j k", "move; pgup pgdn home end too"),
@@ -137,7 +137,7 @@ def reasons(snapshot: Snapshot | None, names: Sequence[str]) -> list[tuple[str, 
                 _add(found, f"{label} is not told by the engine's metrics", engine.name, label)
     if snapshot.unbinned is not None:
         _add(found, snapshot.unbinned, "fleet", "p99 by batch size")
-    return [(clean(why), _where(places)) for why, places in _alike(found).items()]
+    return [(why, _where(places)) for why, places in _alike(found).items()]
 
 
 def _alike(found: dict[str, dict[str, list[str]]]) -> dict[str, dict[str, list[str]]]:
@@ -179,7 +179,7 @@ def _where(places: dict[str, list[str]]) -> str:
     """Who lacks what, engines that lack the same named together."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for who, labels in places.items():
-        alike.setdefault(tuple(labels), []).append(clean(who))
+        alike.setdefault(tuple(labels), []).append(who)
     parts = []
     for lacking, names in alike.items():
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""

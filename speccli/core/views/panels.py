@@ -12,7 +12,7 @@ from speccli.core.values import Latency, Number
 from speccli.core.views import charts
 from speccli.core.views import format as fmt
 from speccli.core.views.status import BATCH_P99_MIN_N
-from speccli.core.views.text import Line, Span, beside, clean, columns, fit, line, rule, width_of
+from speccli.core.views.text import Line, Span, beside, columns, fit, line, rule, width_of
 
 _LABEL = 13
 _TREND = 0.005
@@ -153,7 +153,7 @@ def _wait(fleet: Metrics, width: int) -> Line:
 def _latency(name: str, value: Latency) -> Line:
     p50, p99 = value.p50, value.p99
     if p50.state == "unknown" and p99.state == "unknown":
-        why = clean(p50.reason or "not known")
+        why = p50.reason or "not known"
         return line(_label(name), fmt.UNKNOWN, Span(f"  {why}", "dim"))
     return line(_label(name), fmt.quantile(p50), Span(" / ", "dim"), fmt.quantile(p99))
 
@@ -205,7 +205,7 @@ def batch_table(
     """A column a range of batch sizes, in fixed places."""
     title = rule("p99 by batch size", width, "ms, one engine step · requests in it")
     if why is not None:
-        blank = line(Span("batch".ljust(11), "label"), fmt.UNKNOWN, Span(f"  {clean(why)}", "dim"))
+        blank = line(Span("batch".ljust(11), "label"), fmt.UNKNOWN, Span(f"  {why}", "dim"))
         return ([title, blank] + [()] * rows)[:rows]
     cell = min(12, (width - 11) // len(batch.LABELS))
     labels = [label.replace("-", "–") for label in batch.LABELS]

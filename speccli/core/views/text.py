@@ -1,13 +1,15 @@
 """Lines of styled text, as values: what a view hands to whoever paints it.
 
 A style is a word of `STYLES`, never a colour: the painter decides what its terminal can show. Every
-character counted here is one cell wide; `clean` makes foreign text so.
+character is counted as one cell wide; `clean` makes text so, character by character, and every row
+goes through it when it is fitted to the width.
 """
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 
@@ -45,10 +47,15 @@ def glyph(severity: str) -> Span:
 
 
 def clean(text: str) -> str:
-    """Text from elsewhere (labels, error messages) without anything that moves a cursor."""
+    """Text from anywhere (labels, error messages) without what moves a cursor; as long as before."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_cell(char) for char in text)
+    return _cleaned(text)
+
+
+@lru_cache(maxsize=2048)
+def _cleaned(text: str) -> str:
+    return "".join(map(_cell, text))
 
 
 def _cell(char: str) -> str:
@@ -85,18 +92,19 @@ def middle(text: str, width: int) -> str:
 
 
 def fit(spans: Line, width: int) -> Line:
-    """The line in exactly `width` cells."""
+    """The line in exactly `width` cells, whoever wrote the text in it."""
     out: list[Span] = []
     left = width
     for span in spans:
         if left <= 0:
             break
-        if len(span.text) > left:
-            out.append(Span(short(span.text.rstrip(), left), span.style))
+        text = clean(span.text)
+        if len(text) > left:
+            out.append(Span(short(text.rstrip(), left), span.style))
             left -= len(out[-1].text)
             break
-        out.append(span)
-        left -= len(span.text)
+        out.append(span if text is span.text else Span(text, span.style))
+        left -= len(text)
     if left > 0:
         out.append(Span(" " * left))
     return tuple(out)
@@ -107,7 +115,7 @@ def both_ends(left: Line, right: Line, width: int) -> Line:
     room = width - width_of(right) - 1
     if room < 1:
         return fit(right, width)
-    return (*fit(left, room), Span(" "), *right)
+    return fit((*fit(left, room), Span(" "), *right), width)
 
 
 def rule(title: str, width: int, note: str = "", *, style: str = "head") -> Line:

@@ -22,7 +22,6 @@ from speccli.core.views.text import (
     Span,
     beside,
     both_ends,
-    clean,
     columns,
     fit,
     glyph,
@@ -203,15 +202,15 @@ def _header(snapshot: Snapshot | None, ui: UiState, now: float) -> Line:
 
 def _about(snapshot: Snapshot | None, ui: UiState) -> str:
     if snapshot is None:
-        return clean(ui.title)
+        return ui.title
     engines = snapshot.engines
     total = snapshot.pooled_engines or len(engines)
-    parts = [clean(ui.title)] if ui.title else []
+    parts = [ui.title] if ui.title else []
     parts.append(f"{total} engine{'s' if total != 1 else ''}")
     parts.append(_shared([f"{_method(e)}" for e in engines if e.increase]))
     parts.append(_shared([_kind(e) for e in engines if e.version]))
     models = [(e.model or "").removeprefix("SIMULATED/") for e in engines if e.model]
-    parts.append(clean(_shared(models, "models")))
+    parts.append(_shared(models, "models"))
     return " · ".join(part for part in parts if part)
 
 
@@ -254,12 +253,12 @@ def _age(snapshot: Snapshot | None, ui: UiState, now: float) -> Line:
 
 def _banner(snapshot: Snapshot | None, ui: UiState) -> Line | None:
     if ui.stopped is not None:
-        text = f"polling stopped: {clean(ui.stopped)}"
+        text = f"polling stopped: {ui.stopped}"
         return line(glyph("critical"), " ", Span(text, "critical"))
     if ui.trouble is not None and snapshot is not None:
-        return line(glyph("warning"), " ", Span(clean(ui.trouble), "warning"), "; trying again")
+        return line(glyph("warning"), " ", Span(ui.trouble, "warning"), "; trying again")
     if snapshot is not None and snapshot.note:
-        return line(Span(clean(snapshot.note), "dim"))
+        return line(Span(snapshot.note, "dim"))
     return None
 
 
@@ -290,7 +289,7 @@ def _alert_block(findings: Sequence[Finding], width: int, rows: int) -> list[Lin
     more = len(shown) - (rows - 1)
     lines = [rule("findings", width, f"{more} more (a)" if more > 0 else "")]
     for finding in shown[: rows - 1]:
-        text = f" {clean(finding.subject.split('://')[-1])}  {clean(finding.evidence)}"
+        text = f" {finding.subject.split('://')[-1]}  {finding.evidence}"
         lines.append(line(glyph(finding.severity), " ", Span(finding.code, finding.severity), text))
     if not shown:
         lines.append(line(Span("none", "dim")))
@@ -312,10 +311,10 @@ _ALWAYS = (("?", "help"), ("q", "quit"))
 def keys(ui: UiState) -> Line:
     """The last row: the filter being typed, the answer to the last key, or the keys."""
     if ui.filtering:
-        asked = line(Span("filter ", "head"), clean(ui.filter), Span(" ", "badge"))
+        asked = line(Span("filter ", "head"), ui.filter, Span(" ", "badge"))
         return both_ends(asked, line(Span("enter keeps · esc clears", "dim")), ui.width)
     if ui.note:
-        return fit(line(Span(short(clean(ui.note), ui.width), "note")), ui.width)
+        return fit(line(Span(short(ui.note, ui.width), "note")), ui.width)
     parts: list[Span] = []
     wanted = list(_KEYS)
     if ui.paused:

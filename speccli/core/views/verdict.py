@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from speccli.core.stats.snapshot import EngineSnapshot, Snapshot
 from speccli.core.views.format import duration, hundredths, ratio
 from speccli.core.views.state import RANK, Finding, UiState, subject_name
-from speccli.core.views.text import Line, Span, clean, glyph, line, wrap
+from speccli.core.views.text import Line, Span, glyph, line, wrap
 
 _SETTLE_S = 5.0
 """Seconds of data under which the absence of drafts is not worth a word."""
@@ -98,18 +98,16 @@ def _action(action: str, width: int, indent: int, rows: int) -> list[Line]:
 
 
 def _nothing_yet(ui: UiState) -> Verdict:
-    where = clean(_several(ui.targets)) if ui.targets else "the source"
+    where = _several(ui.targets) if ui.targets else "the source"
     if ui.stopped is not None:
         return Verdict("unknown", "UNKNOWN", f"nothing was read from {where}")
     if ui.trouble is not None:
-        return Verdict(
-            "unknown", "UNKNOWN", clean(ui.trouble), "it is tried again by itself; R tries now"
-        )
+        return Verdict("unknown", "UNKNOWN", ui.trouble, "it is tried again by itself; R tries now")
     return Verdict("unknown", "WAITING", f"asked {where}; no answer yet")
 
 
 def _no_engines(ui: UiState) -> str:
-    return f"no engine at {clean(_several(ui.targets))}" if ui.targets else "no engine found"
+    return f"no engine at {_several(ui.targets)}" if ui.targets else "no engine found"
 
 
 def _several(names: Sequence[str], most: int = 2) -> str:
@@ -119,9 +117,9 @@ def _several(names: Sequence[str], most: int = 2) -> str:
 
 def _dark(snapshot: Snapshot, ui: UiState) -> Verdict:
     """No engine can be read now: what is known, what was tried, what to do."""
-    reasons = Counter(clean(e.reason or e.state) for e in snapshot.engines)
+    reasons = Counter(e.reason or e.state for e in snapshot.engines)
     reason, times = reasons.most_common(1)[0]
-    first = next(e for e in snapshot.engines if clean(e.reason or e.state) == reason)
+    first = next(e for e in snapshot.engines if (e.reason or e.state) == reason)
     total = len(snapshot.engines)
     who = first.target if total == 1 else f"none of {total} engines can be read; {first.target}"
     others = f" (and {total - times} for other reasons)" if times < total else ""
@@ -155,19 +153,19 @@ def _found(grave: Sequence[Finding], snapshot: Snapshot, now: float) -> Verdict:
     worst = grave[0]
     fleet = worst.subject == "fleet"
     subject = "" if fleet and len(snapshot.engines) > 1 else subject_name(worst.subject) + "  "
-    parts = [f"{clean(subject)}{clean(worst.evidence)}"]
+    parts = [f"{subject}{worst.evidence}"]
     if worst.since is not None and now - worst.since >= 60 and "for " not in worst.evidence:
         parts.append(f"for {duration(now - worst.since)}")
     whole = snapshot.fleet.acceptance_rate.value
     if not fleet and "ACCEPTANCE" in worst.code and whole is not None:
         parts.append(f"fleet {ratio(whole)}")
     if worst.cause:
-        parts.append(clean(worst.cause))
+        parts.append(worst.cause)
     return Verdict(
         worst.severity,
         worst.severity.upper(),
         "; ".join(parts),
-        clean(worst.action),
+        worst.action,
         len(grave) - 1,
     )
 
@@ -176,7 +174,7 @@ def _troubled(troubled: Sequence[EngineSnapshot], snapshot: Snapshot) -> Verdict
     order = {"down": 0, "missing": 1, "stale": 2, "partial": 3}
     worst = min(troubled, key=lambda e: order[e.state])
     severity = "warning"
-    text = f"{clean(worst.name)} is {worst.state}: {clean(worst.reason or 'no reason given')}"
+    text = f"{worst.name} is {worst.state}: {worst.reason or 'no reason given'}"
     fine = len(snapshot.engines) - len(troubled)
     text += f"; {fine} of {len(snapshot.engines)} engines ok"
     advice = _advice(worst.reason or "") if worst.state in ("down", "missing") else ""
@@ -187,7 +185,7 @@ def _low(low: Sequence[EngineSnapshot], snapshot: Snapshot) -> Verdict:
     worst = min(low, key=lambda e: e.low_since or 0.0)
     rate = worst.metrics.acceptance_rate.value
     whole = snapshot.fleet.acceptance_rate.value
-    text = f"{clean(worst.name)} accepts {ratio(rate) if rate is not None else 'too little'}"
+    text = f"{worst.name} accepts {ratio(rate) if rate is not None else 'too little'}"
     text += f", under the floor for {duration(snapshot.at - (worst.low_since or snapshot.at))}"
     if whole is not None and len(snapshot.engines) > 1:
         text += f"; fleet {ratio(whole)}"
@@ -198,7 +196,7 @@ def _fine(snapshot: Snapshot) -> Verdict:
     engines = snapshot.engines
     total = snapshot.pooled_engines or len(engines)
     if engines and all(e.state == "no-traffic" for e in engines):
-        many = f"all {total} engines answer" if total > 1 else f"{clean(engines[0].name)} answers"
+        many = f"all {total} engines answer" if total > 1 else f"{engines[0].name} answers"
         text = f"{many}, and no request has run in the window"
         advice = "send a request, widen the window (w), or check what routes to it"
         return Verdict("unknown", "NO TRAFFIC", text, advice)
@@ -211,7 +209,7 @@ def _fine(snapshot: Snapshot) -> Verdict:
         text = "requests run, and whether speculation helps them is not known: "
         if engines and all(e.method == "none" for e in engines):
             text = "speculation is off: "
-        text += clean(rate.reason or length.reason or "")
+        text += rate.reason or length.reason or ""
         return Verdict("unknown", "NO SPECULATION" if "off" in text else "UNKNOWN", text)
     since = " since the process started" if snapshot.subject.pool.since_start else ""
     drafting = sum(e.state == "ok" for e in engines) if snapshot.pooled is None else total

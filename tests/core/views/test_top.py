@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC
 
@@ -12,10 +13,12 @@ from hypothesis import strategies as st
 from speccli.core.stats.snapshot import Snapshot
 from speccli.core.values import Quantile
 from speccli.core.views import format as fmt
+from speccli.core.views.detail import build_detail
+from speccli.core.views.pages import events_page, findings_page, help_page
 from speccli.core.views.state import UiState
 from speccli.core.views.text import clean, plain, width_of
-from speccli.core.views.top import TopView, build_view
-from tests.tui.world import Found, World
+from speccli.core.views.top import TopView, build_view, frame_rows
+from tests.tui.world import PWN, Found, World, hostile, pwned
 
 
 def ui(width: int = 120, height: int = 40, **rest: object) -> UiState:
@@ -236,6 +239,56 @@ def test_only_rows_in_view_are_measured() -> None:
 
 def test_foreign_text_moves_no_cursor() -> None:
     assert clean("a\x1b[2Jb\u202e\n漢") == "a?[2Jb? ?"
+
+
+def normal() -> World:
+    world = World(3)
+    world.run(70)
+    return world
+
+
+def all_down() -> World:
+    world = normal()
+    for server in world.servers:
+        server.error = "connect refused"
+    return world
+
+
+def all_idle() -> World:
+    world = World(2)
+    for server in world.servers:
+        server.busy = False
+    return world
+
+
+def one_restarting() -> World:
+    world = normal()
+    world.servers[1].status = 503
+    return world
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("found", [(), (pwned(),)], ids=["calm", "found"])
+@pytest.mark.parametrize("fleet", [normal, all_down, all_idle, one_restarting])
+def test_nothing_a_server_says_reaches_the_terminal_as_it_is(
+    fleet: Callable[[], World], found: tuple[Found, ...], width: int
+) -> None:
+    snapshot = hostile(fleet().run(8))
+    said = {"title": PWN, "note": None, "trouble": PWN, "filter": ""}
+    for state in (
+        ui(width, 50),
+        ui(width, 50, **said, selected=snapshot.engines[0].name),
+        ui(width, 50, stopped=PWN, note=PWN, filter=PWN, filtering=True),
+    ):
+        now = snapshot.at + 1
+        rows = [row for b in build_view(snapshot, state, now, found).blocks for row in b.lines]
+        rows += build_view(None, replace(state, targets=(PWN, PWN)), 0.0).block("verdict")
+        rows += frame_rows(snapshot, state, now)
+        for name in (*(e.name for e in snapshot.engines), PWN):
+            rows += build_detail(snapshot, name, state, now, found)
+        rows += [*findings_page(found, state, now), *events_page(snapshot, state)]
+        rows += help_page(snapshot, [e.name for e in snapshot.engines], state)
+        assert all(span.text.isprintable() for row in rows for span in row)
 
 
 @pytest.mark.parametrize(
