@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
+
+from speccli.core.views.document import json_text, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,17 +26,23 @@ class Format(StrEnum):
 def emit(data: Callable[[], Any], table: Callable[[], RenderableType], format_: Format) -> None:
     """Print `data` as JSON or YAML, or `table` for people."""
     if format_ is Format.JSON:
-        text(json.dumps(data(), indent=2, ensure_ascii=not _unicode(), allow_nan=False))
+        text(json_text(data(), unicode=_unicode()))
     elif format_ is Format.YAML:
         import yaml
 
-        text(yaml.safe_dump(data(), sort_keys=False, allow_unicode=_unicode()).rstrip("\n"))
+        whole = data()
+        document = yaml.safe_dump(whole, sort_keys=False, allow_unicode=_unicode())
+        if not printable(document):  # YAML leaves marks that turn text round as they are
+            document = yaml.safe_dump(whole, sort_keys=False)
+        text(document.rstrip("\n"))
     else:
         rich(table())
 
 
 def text(line: str) -> None:
-    """Print a line."""
+    """Print a line, or several; what would move the cursor is a `?`."""
+    if not printable(line):
+        line = "".join(c if c.isprintable() or c in "\n\t" else "?" for c in line)
     _guarded(lambda: sys.stdout.write(line + "\n"))
 
 

@@ -13,12 +13,12 @@ from datetime import UTC
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.text import Text
 
-from speccli.core.findings.base import Finding
 from speccli.core.stats.histogram import quantile
 from speccli.core.stats.measures import Metrics
 from speccli.core.stats.snapshot import EngineSnapshot, Snapshot
 from speccli.core.values import Latency, Number, Quantile
 from speccli.core.views import format as fmt
+from speccli.core.views.state import Finding
 from speccli.core.views.status import BATCH_P99_MIN_N
 from speccli.core.views.text import GLYPHS, Span, clean, middle, short
 

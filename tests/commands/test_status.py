@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.support.engines import Served, serving
-from tests.support.recordings import failed, specctl, written
+from tests.support.recordings import counter, failed, scraped, specctl, written
 
 
 def test_a_live_engine_is_watched_for_the_window() -> None:
@@ -90,6 +92,19 @@ def test_words_of_a_server_do_not_move_the_cursor_on_stderr(tmp_path: Path) -> N
     assert answer.exit_code == 3
     assert "\x1b" not in answer.stderr
     assert len(answer.stderr.splitlines()) == 2
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_words_of_a_server_are_escaped_in_json_and_yaml(tmp_path: Path, form: str) -> None:
+    said = 'v\x1b]0;pwn\x07\x9b2J\x7f\u202e\u2028模型"'
+    body = counter("vllm:generation_tokens_total", ("", 41))
+    recording = written(tmp_path / "r", [scraped(0, body, info={"version": said})])
+    answer = specctl("status", "--replay", recording, "-o", form)
+    assert answer.exit_code == 0
+    assert answer.stdout.replace("\n", "").isprintable()
+    whole = json.loads(answer.stdout) if form == "json" else yaml.safe_load(answer.stdout)
+    assert whole["engines"][0]["version"] == said
+    assert "模型" in answer.stdout or form == "yaml"
 
 
 def test_a_cut_recording_is_read_and_said_to_be_cut(tmp_path: Path) -> None:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
-from rich.console import Console
+from rich.console import Console, RenderableType
 
+from speccli.core.doctor.base import Area, Check
 from speccli.core.findings import evaluate
 from speccli.core.findings.base import Thresholds
+from speccli.core.prices import PriceBook
 from speccli.core.sources.base import Scrape
 from speccli.core.stats.snapshot import Snapshot
 from speccli.core.stats.window import Settings, Window
+from speccli.core.worth import worth
+from speccli.cost_table import cost_table
+from speccli.doctor_table import doctor_table
 from speccli.tables import status_table
-from tests.tui.world import World
+from tests.tui.world import PWN, World, hostile, pwned
 
 LONG = "http://vllm-llama-3-3-70b-{}.vllm.production.svc.cluster.local:8000"
 
@@ -77,10 +83,13 @@ CASES = [normal, drift, one_down, all_down, never_answered, no_traffic, long_nam
 
 
 def shown(snapshot: Snapshot, width: int) -> str:
-    out = io.StringIO()
     findings = evaluate(snapshot, Thresholds(hold_s=10))
-    console = Console(file=out, width=width, highlight=False, emoji=False)
-    console.print(status_table(snapshot, findings))
+    return printed(status_table(snapshot, findings), width)
+
+
+def printed(table: RenderableType, width: int) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width, highlight=False, emoji=False).print(table)
     return out.getvalue()
 
 
@@ -156,3 +165,29 @@ def test_words_from_servers_do_not_move_the_cursor() -> None:
     window.push([Scrape(1.79e9, "http://b:1", error="\x1b]0;x\x07")])
     text = shown(window.snapshot(), 80)
     assert not {"\x1b", "\x07"} & set(text)
+
+
+def assert_harmless(text: str) -> None:
+    assert "pwn" in text
+    assert text.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_nothing_a_server_says_reaches_the_table_as_it_is(case: object) -> None:
+    assert callable(case)
+    assert_harmless(printed(status_table(hostile(case()), [pwned()]), 80))
+
+
+def test_nothing_a_server_says_reaches_the_table_of_costs_as_it_is() -> None:
+    book = PriceBook.bundled()
+    (price,) = (book.find("anthropic:claude-sonnet-5"),)
+    price = replace(price, asked=PWN, provider=PWN, model=PWN, notes=(PWN,), same_model=True)
+    for snapshot in (normal(), never_answered()):
+        result = worth(hostile(snapshot), [price], book.date, None)
+        assert_harmless(printed(cost_table(result), 100))
+
+
+@pytest.mark.parametrize("area", ["source", "settings"])
+def test_nothing_a_server_says_reaches_the_table_of_checks_as_it_is(area: Area) -> None:
+    check = Check(area, "reach", "fail", PWN, why=PWN, fix=PWN, subject=PWN)
+    assert_harmless(printed(doctor_table([check]), 80))

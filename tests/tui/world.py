@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC
+from typing import Any
 
 from textual.pilot import Pilot
 
@@ -117,16 +118,13 @@ PWN = "\x1b]0;pwn\x07\x9b2J\u202e"
 
 def hostile(snapshot: Snapshot) -> Snapshot:
     """The snapshot, PWN in every text that comes from a server, a page or a recording."""
-    engines = tuple(
-        replace(
-            engine,
-            **{name: f"{getattr(engine, name) or ''}{PWN}" for name in FOREIGN},
-            sources={field: f"{name}{PWN}" for field, name in engine.sources.items()},
-        )
-        for engine in snapshot.engines
-    )
+    engines = []
+    for engine in snapshot.engines:
+        said: dict[str, Any] = {n: f"{getattr(engine, n) or ''}{PWN}" for n in FOREIGN}
+        said["sources"] = {field: f"{name}{PWN}" for field, name in engine.sources.items()}
+        engines.append(replace(engine, **said))
     events = (Event(snapshot.at, f"a{PWN}", f"b{PWN}", "warning"),)
-    return replace(snapshot, engines=engines, events=events, note=PWN, unbinned=PWN)
+    return replace(snapshot, engines=tuple(engines), events=events, note=PWN, unbinned=PWN)
 
 
 FOREIGN = ("target", "engine", "model", "version", "method", "draft", "reason")

@@ -145,7 +145,7 @@ def price_notes(worth: Worth) -> list[str]:
         + (f"; {newest}" if priced.newest_change else ""),
     ]
     for each in worth.hosted:
-        lines += [f"{clean(each.price.model)}: {note}" for note in _notes(each)]
+        lines += [clean(f"{each.price.model}: {note}") for note in _notes(each)]
     lines.append(
         "list prices per token: no batch or cached-input discount, no free quota; "
         "ours counts GPUs alone"
@@ -157,7 +157,7 @@ def _notes(each: Comparison) -> list[str]:
     price = each.price
     notes = list(price.notes)
     if price.asked not in {price.model, price.name}:
-        notes.insert(0, f"is what {clean(price.asked)!r} was taken for")
+        notes.insert(0, f"is what {price.asked!r} was taken for")
     for tier in price.tiers:
         if tier == each.tier:
             continue

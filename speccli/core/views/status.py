@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import fields
@@ -15,6 +14,7 @@ from speccli.core.stats.increase import Buckets
 from speccli.core.stats.measures import Metrics
 from speccli.core.stats.snapshot import BatchRow, EngineSnapshot, Snapshot
 from speccli.core.values import Latency, Number, Quantile
+from speccli.core.views.document import json_text
 
 SCHEMA = "specctl.status/v1"
 BATCH_P99_MIN_N = 500
@@ -38,7 +38,7 @@ def status(snapshot: Snapshot, findings: Sequence[Finding]) -> dict[str, Any]:
 
 def status_text(snapshot: Snapshot, findings: Sequence[Finding]) -> str:
     """The same as a JSON document."""
-    return json.dumps(status(snapshot, findings), indent=2, ensure_ascii=False, allow_nan=False)
+    return json_text(status(snapshot, findings))
 
 
 def engine(each: EngineSnapshot) -> dict[str, Any]:

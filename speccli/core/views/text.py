@@ -47,7 +47,7 @@ def glyph(severity: str) -> Span:
 
 
 def clean(text: str) -> str:
-    """Text from anywhere (labels, error messages) without what moves a cursor; as long as before."""
+    """Text from anywhere without what moves a cursor, and as many characters as before."""
     if text.isascii() and text.isprintable():
         return text
     return _cleaned(text)
