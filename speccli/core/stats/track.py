@@ -1,9 +1,11 @@
 """One engine's history: reset-aware totals, thinned with age.
 
 Counters that go down do not tell all: a restart can hide behind counts that have grown past the old
-ones. So the process's start time decides where it is known; where it is not, a restart is believed
-of counters that all fell together. Any other fall is a puzzle, and its interval contributes nothing
-at all: a ratio of counters that cover different times is wrong even where it is possible.
+ones. So the process's start time decides where it is known: another one is another process, and in
+the same one a counter that fell is an older page (a cache, a proxy). Where it is not known, a
+restart is believed of counters that all fell together. Any other fall is a puzzle, and its interval
+contributes nothing at all: a ratio of counters that cover different times is wrong even where it is
+possible.
 For the same reason a scrape that lacks some counters adds no point: the next whole one catches up.
 """
 
@@ -22,6 +24,8 @@ _THIN = 16
 """Points lie at most age / _THIN apart: a window is exact to about 6 % of its length."""
 _TEAR_SAMPLES = 3
 """Samples for which contradictory speculation counters are waited out before they are dropped."""
+_OLDER_SAMPLES = 3
+"""Fallen samples of one process in a row, taken for older pages, before they are believed."""
 _LACKING_SAMPLES = 3
 """Samples without counters that were there, before history begins anew with those that are left."""
 _MUCH = 100
@@ -70,6 +74,7 @@ class Track:
         self._places: tuple[int, ...] = ()
         self._torn = 0
         self._lacking = 0
+        self._older = 0
         self._unattributable = False
         self._earlier: set[float] = set()
         self._begin(first)
@@ -77,8 +82,9 @@ class Track:
     def push(self, new: Counters) -> str | None:
         """Take a sample in; returns what happened to it, None when it was simply counted.
 
-        `late`, `restart`, `mixed` (another process answered), `lacking` (a part of a page),
-        `reset` (counters fell one by one) or `changed` (another set of counters).
+        `late`, `older` (a page from before the last one), `restart`, `mixed` (another process
+        answered), `lacking` (a part of a page), `reset` (counters fell one by one) or `changed`
+        (another set of counters).
         """
         self.growth = None
         if new.at <= self.last.at:
@@ -86,6 +92,7 @@ class Track:
         self._behind.clear()
         if new.started is None and new.partial:
             new = replace(new, started=self.last.started)
+        same = new.started is not None and new.started == self.last.started
         event = self._identity(new)
         if event == "mixed":
             self.several_processes_at = new.at
@@ -101,7 +108,12 @@ class Track:
             self.resets += 1
             self._shift(self.last.values, range(self.layout.size))
         elif any(map(operator.gt, self.last.values, values)):
-            event = self._fell(values)
+            if same and self._older < _OLDER_SAMPLES:
+                self._older += 1
+                self.last = replace(self.last, at=new.at, partial=new.partial)
+                return "older"
+            event = self._stays_fallen(values) if same else self._fell(values)
+        self._older = 0
         values = self._untorn(values, event)
         self._append(new, values, counted=event is None)
         return event
@@ -177,6 +189,11 @@ class Track:
             return "lacking"
         self._begin(new)
         return "changed"
+
+    def _stays_fallen(self, values: array[float]) -> str:
+        """Counters of one process fell for good: counting goes on from where they are."""
+        self._forget(values, range(self.layout.size))
+        return "reset"
 
     def _fell(self, values: array[float]) -> str:
         """Counters fell in a process that did not say it restarted."""
@@ -259,7 +276,7 @@ class Track:
     def _begin(self, new: Counters, zero_at: float | None = None) -> None:
         """A new history: from zero where the process is known to have begun, else from here."""
         self.last, self.layout, self._offset = new, new.layout, None
-        self._torn = self._lacking = 0
+        self._torn = self._lacking = self._older = 0
         self._unattributable = False
         self._places = batch.slots(new.layout) if self._binnable(new) else ()
         self.points = [self._point(new, new.values, batch.EMPTY)]

@@ -134,6 +134,35 @@ def test_counters_that_restart_apart_do_not_make_a_ratio_of_two_times() -> None:
     assert measured(track.increase(None)).tokens_per_step.value == 2.5
 
 
+def aged(*drafts: float, started: float | None = STARTED) -> list[Counters]:
+    """Pages of one process, a second apart, by their drafts."""
+    return [spec(STARTED + 500 + i, 2 * n, 3 * n, n, started=started) for i, n in enumerate(drafts)]
+
+
+def test_an_older_page_of_the_same_process_is_no_reset_and_adds_nothing() -> None:
+    samples = aged(10_000, 10_100, 10_090, 10_300)
+    track = Track(samples[0], None)
+    assert [track.push(sample) for sample in samples[1:]] == [None, "older", None]
+    assert growth(track) == {"drafts": 300, "draft_tokens": 900, "accepted_tokens": 600}
+    assert track.resets == 0
+
+
+def test_an_older_page_does_not_take_an_engine_off_its_server() -> None:
+    samples = aged(10_000, 10_100, 10_090)
+    track = follow(samples)
+    assert track.last.at == samples[-1].at
+    assert track.growth is None
+
+
+def test_counters_that_stay_fallen_in_the_same_process_go_on_from_there_and_add_nothing() -> None:
+    samples = aged(10_000, 10_100, 20, 30, 40, 50, 70)
+    track = Track(samples[0], None)
+    said = [track.push(sample) for sample in samples[1:]]
+    assert said == [None, "older", "older", "older", "reset", None]
+    assert growth(track)["drafts"] == 100 + 20
+    assert track.resets == 0
+
+
 # ---- several processes behind one URL ----
 
 
