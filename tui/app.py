@@ -25,7 +25,7 @@ from textual.binding import Binding, BindingType
 from textual.events import Resize
 from textual.worker import Worker, WorkerState
 
-from speccli.core.errors import SourceError
+from speccli.core.errors import SpecctlError
 from speccli.core.poll import Poller, pause_or_wake
 from speccli.core.sources.replay import ReplaySource
 from speccli.core.stats.snapshot import Snapshot
@@ -158,10 +158,12 @@ class TopApp(App[None]):
                 async for snapshot in self.poller.snapshots():
                     failures = 0
                     self.post_message(SnapshotReady(snapshot))
-            except SourceError as error:
+            except SpecctlError as error:
                 failures += 1
                 hint = f": {error.hint}" if error.hint else ""
-                self.post_message(SourceTrouble(f"{error.message}{hint}"))
+                self.post_message(SourceTrouble(f"{error.message}{hint}", final=not self.ui.live))
+                if not self.ui.live:
+                    return
                 pause = self.poller.source.interval_s * 2.0 ** min(failures - 1, 6)
                 await self._sleep(min(pause, _MAX_RETRY_S), self.poller.wake)
             else:
@@ -175,8 +177,8 @@ class TopApp(App[None]):
             error = event.worker.error
             told = f"{type(error).__name__}: {error}" if error else "unknown error"
             self.change(stopped=f"{told} (a bug in specctl; the last data stays on screen)")
-        elif event.state is WorkerState.SUCCESS:
-            self.change(stopped=None, note="the source has ended: this is its last state")
+        elif event.state is WorkerState.SUCCESS and self.ui.stopped is None:
+            self.change(note="the source has ended: this is its last state")
             self._note_until = float("inf")
 
     def on_snapshot_ready(self, message: SnapshotReady) -> None:
@@ -205,7 +207,7 @@ class TopApp(App[None]):
 
     def on_source_trouble(self, message: SourceTrouble) -> None:
         """Nothing new, and why."""
-        self.change(trouble=message.text)
+        self.change(**{"stopped" if message.final else "trouble": message.text})
 
     # Screen -------------------------------------------------------------------------------------
 

@@ -21,12 +21,13 @@ class SnapshotReady(Message):
 
 
 class SourceTrouble(Message):
-    """The source as a whole could not be read; it is being tried again."""
+    """The source as a whole could not be read."""
 
-    def __init__(self, text: str) -> None:
-        """`text`: one sentence for the reader."""
+    def __init__(self, text: str, *, final: bool = False) -> None:
+        """`text`: one sentence for the reader. `final`: it is not being tried again."""
         super().__init__()
         self.text = text
+        self.final = final
 
     def can_replace(self, message: Message) -> bool:
         """Take the place of one that has not been looked at yet."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from dataclasses import replace
 
-from speccli.core.errors import UnreachableError
+from speccli.core.errors import RecordingError, UnreachableError, UsageError
 from tests.tui.world import ScriptedSource, World, text_of, until, wired
 
 
@@ -58,6 +58,37 @@ async def test_a_source_that_fails_as_a_whole_is_asked_again() -> None:
         source.emit(UnreachableError("no answer from http://prom:9090"))
         await until(pilot, lambda: "trying again" in text_of(app))
         assert "274 tok/s" in text_of(app)
+
+
+async def test_a_token_file_that_is_gone_for_a_moment_is_no_bug_and_asked_for_again() -> None:
+    world, source = World(1), ScriptedSource()
+    app = wired(world, source)
+    async with app.run_test(size=(100, 24)) as pilot:
+        source.emit(world.round())
+        source.emit(world.round())
+        await until(pilot, lambda: "274 tok/s" in text_of(app))
+        source.emit(UsageError("token file t: No such file or directory"))
+        await until(pilot, lambda: "token file t: No such file" in text_of(app))
+        assert "trying again" in text_of(app)
+        assert "bug" not in text_of(app)
+        source.emit(world.round())
+        await until(pilot, lambda: "token file" not in text_of(app))
+
+
+async def test_a_bad_line_in_a_recording_ends_its_replay_with_the_sentence() -> None:
+    world, source = World(1), ScriptedSource()
+    app = wired(world, source)
+    async with app.run_test(size=(100, 24)) as pilot:
+        app.change(live=False)
+        source.emit(world.round())
+        source.emit(world.round())
+        await until(pilot, lambda: "274 tok/s" in text_of(app))
+        source.emit(RecordingError("line 7 of r is not a scrape", hint="was it cut"))
+        await until(pilot, lambda: "line 7 of r is not a scrape: was it cut" in text_of(app))
+        assert "bug" not in text_of(app)
+        assert "trying again" not in text_of(app)
+        assert "274 tok/s" in text_of(app)
+        assert source.asked == 3
 
 
 async def test_death_of_the_worker_is_said_and_stays_said() -> None:
