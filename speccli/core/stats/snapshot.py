@@ -15,6 +15,9 @@ from speccli.core.stats.track import Point
 from speccli.core.values import Latency, Number, Quantile
 
 EngineState = Literal["ok", "no-traffic", "partial", "stale", "missing", "down"]
+Processes = Literal["one", "unsure", "several"]
+"""Who answers at an engine's URL; `unsure`: another process than before, as a restart or as one of
+several. Nothing is measured unless it is one."""
 FRESH: frozenset[str] = frozenset({"ok", "no-traffic", "partial"})
 """States whose numbers belong to now."""
 
@@ -73,6 +76,7 @@ class EngineSnapshot:
     points: Sequence[Point] = ()
     bins: batch.Bins = batch.EMPTY
     several_api_servers: bool = False
+    processes: Processes = "one"
     discarded: int = 0
     """Intervals dropped because the speculation counters contradicted each other."""
     low_since: float | None = None

@@ -1,11 +1,11 @@
 """One engine's history: reset-aware totals, thinned with age.
 
 Counters that go down do not tell all: a restart can hide behind counts that have grown past the old
-ones. So the process's start time decides where it is known: another one is another process, and in
-the same one a counter that fell is an older page (a cache, a proxy). Where it is not known, a
-restart is believed of counters that all fell together. Any other fall is a puzzle, and its interval
-contributes nothing at all: a ratio of counters that cover different times is wrong even where it is
-possible.
+ones. So the process's start time decides where it is known: another one is another process (a new
+one, or one of several behind one URL: then start times come back), and in the same one a counter
+that fell is an older page (a cache, a proxy). Where it is not known, a restart is believed of
+counters that all fell together. Any other fall is a puzzle, and its interval contributes nothing
+at all: a ratio of counters that cover different times is wrong even where it is possible.
 For the same reason a scrape that lacks some counters adds no point: the next whole one catches up.
 """
 
@@ -31,9 +31,11 @@ _LACKING_SAMPLES = 3
 _MUCH = 100
 """A count that a new process does not reach in the time between two samples."""
 _ALIVE_BEFORE_S = 10.0
-"""A process that began this long before the last sample of another one cannot have replaced it.
+"""A process that began this long before the last sample of another one may not have replaced it.
 
-Not zero: the two times come from different clocks."""
+Not zero: the two times come from different clocks, which may also lie further apart."""
+_SURE_SAMPLES = 3
+"""More samples of such a process, after which it has replaced the other one all the same."""
 _CLOCK_BACK_SAMPLES = 4
 """Late samples in ascending order after which the wall clock is believed to have been set back."""
 _EPOCH = 1e9
@@ -75,6 +77,8 @@ class Track:
         self._torn = 0
         self._lacking = 0
         self._older = 0
+        self._doubt = 0
+        """Samples that must come from this process before it is known to have replaced another."""
         self._unattributable = False
         self._earlier: set[float] = set()
         self._begin(first)
@@ -82,8 +86,9 @@ class Track:
     def push(self, new: Counters) -> str | None:
         """Take a sample in; returns what happened to it, None when it was simply counted.
 
-        `late`, `older` (a page from before the last one), `restart`, `mixed` (another process
-        answered), `lacking` (a part of a page), `reset` (counters fell one by one) or `changed`
+        `late`, `older` (a page from before the last one), `restart`, `other` (another process
+        answered, which may have replaced this one or not), `mixed` (several processes answer by
+        turns), `lacking` (a part of a page), `reset` (counters fell one by one) or `changed`
         (another set of counters).
         """
         self.growth = None
@@ -94,8 +99,9 @@ class Track:
             new = replace(new, started=self.last.started)
         same = new.started is not None and new.started == self.last.started
         event = self._identity(new)
-        if event == "mixed":
-            self.several_processes_at = new.at
+        if event in {"mixed", "other"}:
+            self._doubt = _SURE_SAMPLES if event == "other" else 0
+            self.several_processes_at = new.at if event == "mixed" else self.several_processes_at
             self._begin(new)
             return event
         if new.layout is not self.layout:
@@ -116,7 +122,20 @@ class Track:
         self._older = 0
         values = self._untorn(values, event)
         self._append(new, values, counted=event is None)
-        return event
+        return self._sure() if same and self._doubt else event
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether it cannot be told yet if the process was replaced or is one of several."""
+        return self._doubt > 0
+
+    def _sure(self) -> str | None:
+        """No other process answered any more: it was a restart, on a clock that lags."""
+        self._doubt -= 1
+        if self._doubt:
+            return None
+        self.resets += 1
+        return "restart"
 
     def _late(self, new: Counters) -> str:
         """A sample from before the last one: left out, unless it is the clock that went back."""
@@ -167,7 +186,7 @@ class Track:
         overlaps = _EPOCH < new.started < self.last.at - _ALIVE_BEFORE_S
         known = new.started in self._earlier
         self._earlier.add(old)
-        return "mixed" if known or overlaps else "restart"
+        return "mixed" if known else "other" if overlaps else "restart"
 
     def _other_layout(self, new: Counters, event: str | None) -> str:
         """A sample with other counters: a page with holes, or an engine that is not as it was."""

@@ -12,7 +12,14 @@ from speccli.core.engines.vllm import SERVER_ERROR_HINT
 from speccli.core.metrics.counters import Counters
 from speccli.core.metrics.reader import Reader, Reading
 from speccli.core.sources.base import Scrape
-from speccli.core.stats.snapshot import EngineSnapshot, EngineState, Event, Snapshot, TrailPoint
+from speccli.core.stats.snapshot import (
+    EngineSnapshot,
+    EngineState,
+    Event,
+    Processes,
+    Snapshot,
+    TrailPoint,
+)
 from speccli.core.stats.track import Track
 
 _TRAIL = 3600
@@ -158,17 +165,20 @@ class Window:
             if self._trail:
                 self._say(_name(*key), "appeared", at=new.at)
             return None
-        mixed_before = _mixed(track, new.at)
+        before = _processes(track, new.at)
         event = track.push(new)
         if event == "restart":
             self._low.pop(key, None)
             self._say(_name(*key), "restarted: its counters began again", "warning", at=new.at)
         elif event == "mixed":
             self._low.pop(key, None)
-            if not mixed_before:
+            if before != "several":
                 text = "answers for several processes (a load balancer?)"
                 self._say(_name(*key), text, "warning", at=new.at)
-        return track if track.growth is not None and not _mixed(track, new.at) else None
+        elif event == "other":
+            self._low.pop(key, None)
+        alone = _processes(track, new.at) == "one"
+        return track if track.growth is not None and alone else None
 
     def _failed(self, scrape: Scrape, target: _Target, why: str, *, answered: bool) -> None:
         if target.failure is None and target.read_at is not None:
@@ -180,7 +190,8 @@ class Window:
     ) -> EngineSnapshot:
         last, target = track.last, self._targets[key[0]]
         increase = track.increase(window)
-        mixed = _mixed(track, last.at)
+        processes = _processes(track, last.at)
+        alone = processes == "one"
         state, reason = self._state(track, target, now)
         k = last.layout.positions or None
         return EngineSnapshot(
@@ -198,11 +209,12 @@ class Window:
             at=last.at,
             started=last.started,
             resets=track.resets,
-            increase=None if mixed else increase,
-            gauges={} if mixed else last.gauges,
+            increase=increase if alone else None,
+            gauges=last.gauges if alone else {},
             points=tuple(track.points),
             bins=track.by_batch(window),
             several_api_servers=last.several_api_servers,
+            processes=processes,
             discarded=track.discarded,
             low_since=self._low.get(key),
             sources=last.sources,
@@ -227,11 +239,8 @@ class Window:
             return "missing", "no longer on its server's page"
         if age > self.settings.stale_s:
             return "stale", f"last sample {age:.0f} s ago"
-        if _mixed(track, track.last.at):
-            return "partial", (
-                "this URL answers for several processes (a load balancer?): "
-                "point --endpoint at each one"
-            )
+        if why := _NOT_ALONE[_processes(track, track.last.at)]:
+            return "partial", why
         if track.last.partial or target.note:
             return "partial", _both(track.last.partial, target.note)
         if _idle(track, self.settings.window_s):
@@ -266,7 +275,7 @@ class Window:
 
     def _watch_floor(self) -> None:
         for key, track in self._tracks.items():
-            if _mixed(track, track.last.at):
+            if _processes(track, track.last.at) != "one":
                 continue
             growth = track.increase(min(self.settings.window_s or 60.0, 60.0), pooled_start=False)
             if growth is None:
@@ -290,10 +299,24 @@ class Window:
         self.events.append(Event(self._at if at is None else at, subject, text, severity))
 
 
-def _mixed(track: Track, at: float) -> bool:
-    """Whether the URL is known to answer for several processes: no number is any one's then."""
+_NOT_ALONE: Mapping[Processes, str | None] = {
+    "one": None,
+    "unsure": (
+        "another process answers at this URL: it was replaced, or it is one of several "
+        "(a load balancer? point --endpoint at each one); a few scrapes will tell"
+    ),
+    "several": (
+        "this URL answers for several processes (a load balancer?): point --endpoint at each one"
+    ),
+}
+
+
+def _processes(track: Track, at: float) -> Processes:
+    """Who answers at the URL: unless it is one process, no number is any one's."""
     seen = track.several_processes_at
-    return seen is not None and at - seen < _MIXED_S
+    if seen is not None and at - seen < _MIXED_S:
+        return "several"
+    return "unsure" if track.doubtful else "one"
 
 
 def _idle(track: Track, window_s: float | None) -> bool:

@@ -180,11 +180,33 @@ def flips(*processes: int, age: float = 1000.0, apart: float = 300.0) -> list[Co
 def test_an_answer_of_another_living_process_is_no_restart(order: tuple[int, ...]) -> None:
     samples = flips(*order)
     track = Track(samples[0], None)
-    for sample in samples[1:]:
-        assert track.push(sample) == "mixed"
-        assert track.several_processes_at == sample.at
+    seen = {order[0]}
+    for which, sample in zip(order[1:], samples[1:], strict=True):
+        assert track.push(sample) == ("mixed" if which in seen else "other")
+        assert track.several_processes_at == (sample.at if which in seen else None)
+        assert track.doubtful == (which not in seen)
         assert len(track.points) == 1
+        seen.add(which)
     assert track.resets == 0
+
+
+def test_a_restart_on_a_host_whose_clock_lags_is_a_restart_once_no_other_process_answers() -> None:
+    now = STARTED + 1000
+    track = Track(spec(now, 5000, 9000, started=STARTED), None)
+    said = [
+        track.push(spec(now + i, 700 + 5 * i, 900 + 9 * i, started=now - 30)) for i in range(1, 6)
+    ]
+    assert said == ["other", None, None, "restart", None]
+    assert (track.resets, track.doubtful, track.several_processes_at) == (1, False, None)
+    assert growth(track) == {"accepted_tokens": 20, "draft_tokens": 36}, "not 700 and 900 more"
+
+
+def test_a_process_that_comes_back_is_no_restart_of_the_one_between() -> None:
+    samples = flips(0, 1, 1, 0, 0, 0, 0)
+    track = Track(samples[0], None)
+    said = [track.push(sample) for sample in samples[1:]]
+    assert said == ["other", None, "mixed", None, None, None]
+    assert (track.resets, track.doubtful) == (0, False)
 
 
 def test_young_processes_are_told_apart_when_the_first_comes_back() -> None:

@@ -356,11 +356,31 @@ def test_a_load_balanced_url_never_produces_numbers() -> None:
         assert "point --endpoint at each one" in (one.metrics.drafts.reason or "")
         assert snapshot.by_batch == ()
         assert snapshot.trail == ()
+        assert one.processes == ("unsure" if i == 1 else "several")
     assert len(texts(window)) == 1, "said once, not at every flip"
     engine, started = processes[0]
     for i in range(len(order), 90):
         window.push([scrape(NOW + i, page(engine, started=started))])
     assert only(window.snapshot()).state != "partial"
+
+
+def test_a_pod_that_takes_over_from_another_one_is_a_restart_and_soon_has_numbers() -> None:
+    old, new = Engine(k=3), Engine(k=3)
+    rng = random.Random(7)
+    window = Window(Settings())
+    states = []
+    for i in range(10):
+        old.serve(rng, 20, 4)
+        new.serve(rng, 20, 4)
+        body = page(old) if i < 3 else page(new, started=NOW - 60)  # ready after a minute
+        window.push([scrape(NOW + i, body)])
+        one = only(window.snapshot())
+        states.append(one.processes)
+        assert (one.metrics.drafts.value is None) == (one.processes == "unsure")
+    assert states == ["one"] * 3 + ["unsure"] * 3 + ["one"] * 4
+    assert one.resets == 1
+    assert one.metrics.acceptance_length.value == pytest.approx(2.53, rel=0.1)
+    assert texts(window) == ["restarted: its counters began again"]
 
 
 def test_a_page_with_holes_costs_no_history_and_makes_no_ratio_of_two_times() -> None:
