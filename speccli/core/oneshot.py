@@ -71,17 +71,20 @@ async def _watch(
     clock: Callable[[], float],
     sleep: Callable[[float], Awaitable[None]],
 ) -> Snapshot:
-    """Rounds every interval until the window is full; one round where nothing answers."""
+    """Rounds every interval until the window is full and every target has been heard.
+
+    One round where nothing answers.
+    """
     window_s = opened.window_s or 0.0
     poller = opened.poller
     snapshot = await poller.round()
     began = clock()
     rounds = 1
     while (left := began + window_s - clock()) > 0:
-        if poller.window.dark and not (snapshot and _readable(snapshot)):
+        if poller.window.dark and not poller.awaited and not (snapshot and _readable(snapshot)):
             break  # an answer may fail now and then; that there never was one is an answer itself
         progress(window_s - left, window_s)
         await sleep(min(left, max(0.0, began + rounds * opened.interval_s - clock())))
         snapshot = await poller.round()
         rounds += 1
-    return poller.snapshot()
+    return await poller.unheard()

@@ -21,6 +21,7 @@ from speccli.core.units import seconds
 _PROMETHEUS_WINDOW_S = 60.0
 """A window that holds a few of Prometheus's own scrapes."""
 _HINT = "give --endpoint http://host:8000, --prometheus URL or --replay FILE (or specctl.toml)"
+_DEADLINE_S = 5.0
 _SHORTEST_S = 0.1
 """Interval or deadline under which nothing sensible can be measured."""
 
@@ -118,15 +119,15 @@ def open_source(
     interval = seconds(settings.interval, what="--interval") if settings.interval else 1.0
     if interval < _SHORTEST_S:
         raise UsageError(f"--interval {settings.interval}: at least 0.1 s", hint="try 1s")
+    answer_s = _DEADLINE_S if deadline is None else deadline
     source = ScrapeSource(
         parse_targets(list(settings.endpoint or ())),
         interval_s=interval,
-        deadline_s=5.0 if deadline is None else deadline,
+        deadline_s=answer_s,
         access=access_of(settings),
     )
-    poller = Poller(
-        source, window.Window(_window(settings, window_s, interval)), now=time.time, tap=tap
-    )
+    counted = window.Window(_window(settings, window_s, interval, answer_s))
+    poller = Poller(source, counted, now=time.time, tap=tap)
     return Opened(poller, thresholds_of(settings), True, interval, window_s)
 
 
@@ -160,13 +161,18 @@ def _open_replay(settings: Settings, path: Path, asked: float | None, pace: floa
 
 
 def _window(
-    settings: Settings, window_s: float | None, interval: float, span_s: float | None = 3600.0
+    settings: Settings,
+    window_s: float | None,
+    interval: float,
+    deadline: float = _DEADLINE_S,
+    span_s: float | None = 3600.0,
 ) -> window.Settings:
+    """A sample stands for now until the next two are missing, or the next takes all it may."""
     thresholds = thresholds_of(settings)
     return window.Settings(
         window_s=window_s,
         span_s=span_s,
-        stale_s=max(5.0, 3.5 * interval),
+        stale_s=max(5.0, 3.5 * interval, interval + deadline + 1.0),
         floor=thresholds.acceptance_floor,
         pricing=pricing_of(settings),
         method=settings.method,

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
 from speccli.core.errors import SourceError
-from speccli.core.sources.base import Scrape, Source
+from speccli.core.sources.base import PromptSource, Scrape, Source
 from speccli.core.stats.snapshot import Snapshot
 from speccli.core.stats.window import Window
 
@@ -65,13 +65,25 @@ class Poller:
         return bool(getattr(self.source, "whole_window_at_once", False))
 
     async def round(self) -> Snapshot | None:
-        """One round; None when the source has ended.
+        """One round, which does not wait for the slowest; None when the source has ended.
 
         Raises:
             SourceError: the source as a whole cannot be read.
         """
-        scrapes = await self.source.scrapes()
+        source = self.source
+        scrapes = await (source.soon() if isinstance(source, PromptSource) else source.scrapes())
         return None if scrapes is None else self.take(scrapes)
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """Targets of which nothing is known yet, not even that they do not answer."""
+        return self.source.awaited if isinstance(self.source, PromptSource) else ()
+
+    async def unheard(self) -> Snapshot:
+        """The fleet once every target has answered or failed."""
+        if isinstance(self.source, PromptSource) and self.source.awaited:
+            return self.take(await self.source.unheard())
+        return self.snapshot()
 
     def take(self, scrapes: list[Scrape]) -> Snapshot:
         """Take a round in that was fetched."""

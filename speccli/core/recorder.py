@@ -12,7 +12,7 @@ from pathlib import Path
 
 from speccli.core.errors import RecordingError, SourceError, UsageError
 from speccli.core.open import Opened
-from speccli.core.sources.base import Scrape, Source
+from speccli.core.sources.base import PromptSource, Scrape, Source
 from speccli.core.sources.recording import Recorder
 
 _GRACE_S = 1.0
@@ -102,7 +102,9 @@ async def record(
 
 async def _round(source: Source, stop: asyncio.Event, *, may_fail: bool) -> list[Scrape] | None:
     """One round; None when the source has ended, or when told to stop and no answer comes."""
-    asking = asyncio.ensure_future(source.scrapes())
+    # The first round is whole, so that every target is in the recording, whenever it ends.
+    prompt = may_fail and isinstance(source, PromptSource)
+    asking = asyncio.ensure_future(_scrapes(source, prompt=prompt))
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait({asking, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -119,6 +121,12 @@ async def _round(source: Source, stop: asyncio.Event, *, may_fail: bool) -> list
         for task in (asking, stopping):
             task.cancel()
         await asyncio.gather(asking, stopping, return_exceptions=True)
+
+
+async def _scrapes(source: Source, *, prompt: bool) -> list[Scrape] | None:
+    if prompt and isinstance(source, PromptSource):
+        return await source.soon()
+    return await source.scrapes()
 
 
 @contextlib.contextmanager

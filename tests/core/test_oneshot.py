@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from speccli.core.config import Settings
 from speccli.core.errors import SourceError, UsageError
@@ -16,6 +18,7 @@ from speccli.core.stats.window import Window
 from speccli.core.units import seconds
 from tests.core.pages import TARGET, spec_page
 from tests.support.recordings import failed, scraped, speculation, written
+from tests.support.servers import RawServer, Server
 
 AT = 1_795_975_200.0
 
@@ -103,6 +106,35 @@ async def test_an_engine_that_dies_while_it_is_watched_was_read() -> None:
     answer = await asked(Scripted(page(1), page(2), None))
     assert answer.readable
     assert answer.snapshot.engines[0].state == "stale"
+
+
+async def test_a_target_that_hangs_does_not_make_the_others_stale() -> None:
+    pages = itertools.count(1)
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(text=page(next(pages)), status=200)
+
+    async with Server(handler) as server, RawServer(b"", hang=True) as dead:
+        settings = Settings(
+            endpoint=(server.url, dead.url), window="1s", interval="0.2s", deadline="2s"
+        )
+        answer = await ask(open_source(settings, replay=None, default_window_s=10.0))
+    engines = {each.target: each for each in answer.snapshot.engines}
+    assert engines[server.url].state == "ok"
+    assert engines[dead.url].state == "down"
+    assert engines[dead.url].reason == "no answer within 2 s"
+    assert answer.snapshot.fleet.acceptance_rate.value == pytest.approx(0.5)
+    assert 0.5 < answer.snapshot.covered_s < 1.8, "its own window, not that of the slowest"
+
+
+@pytest.mark.parametrize(("interval", "deadline"), [(None, None), ("2s", "30s"), ("30s", None)])
+def test_a_sample_stands_for_now_while_the_next_may_still_come(
+    interval: str | None, deadline: str | None
+) -> None:
+    settings = Settings(endpoint=("h:1",), interval=interval, deadline=deadline)
+    opened = open_source(settings, replay=None, default_window_s=10.0)
+    longest = opened.interval_s + (seconds(deadline) if deadline else 5.0)
+    assert opened.poller.window.settings.stale_s > longest
 
 
 async def test_the_source_is_closed_when_it_breaks() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -13,6 +14,8 @@ from speccli.core.sources.base import Scrape
 from speccli.core.stats.snapshot import Snapshot
 from speccli.core.stats.window import Settings, Window
 from tests.core.pages import TARGET, scrape, spec_page
+from tests.support.scraping import PAGE, source_of
+from tests.support.servers import RawServer, Server, answering
 
 Round = list[Scrape] | Exception | None
 
@@ -193,6 +196,22 @@ async def test_a_snapshot_can_be_asked_over_another_window() -> None:
     assert fleet.snapshot(2.0).fleet.drafts.value == 200
     assert fleet.snapshot(None).fleet.drafts.value == 700
     assert fleet.snapshot().fleet.drafts.value == 700
+
+
+async def test_three_of_64_engines_that_hang_do_not_slow_the_others() -> None:
+    async with Server(answering(PAGE)) as server, RawServer(b"", hang=True) as dead:
+        urls = [f"{server.url}/{i}" for i in range(61)] + [f"{dead.url}/{i}" for i in range(3)]
+        source = source_of(*urls, interval_s=1.0, deadline_s=30.0)
+        fleet = Poller(source, Window(Settings(stale_s=3.0)), now=time.time)
+        began = time.monotonic()
+        rounds = fleet.snapshots()
+        for _ in range(4):
+            taken = await anext(rounds)
+            assert sum(e.state in {"ok", "no-traffic"} for e in taken.engines) == 61
+        took = time.monotonic() - began
+        await rounds.aclose()  # type: ignore[attr-defined]
+        await source.aclose()
+    assert took < 6.0, "2.3 s on an idle machine; 90 s where a round waits for the slowest"
 
 
 async def test_a_wake_cuts_the_pause_short_and_is_used_up() -> None:

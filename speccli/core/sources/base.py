@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +61,18 @@ class Source(Protocol):
 
     async def aclose(self) -> None:
         """Give connections and files back."""
+
+
+@runtime_checkable
+class PromptSource(Protocol):
+    """A source whose rounds need not wait for the slowest target."""
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """Targets that were asked and of which nothing was handed over yet."""
+
+    async def soon(self) -> list[Scrape]:
+        """A round that ends in time for the next; what is late comes with a later one."""
+
+    async def unheard(self) -> list[Scrape]:
+        """What has come in, once every target has been heard."""

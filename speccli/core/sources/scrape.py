@@ -17,6 +17,7 @@ from urllib.parse import urljoin, urlsplit
 from speccli.core.sources.access import Access, Token
 from speccli.core.sources.base import Scrape
 from speccli.core.sources.body import BodyBuffer
+from speccli.core.sources.flight import Flight
 from speccli.core.sources.identify import identify
 from speccli.core.sources.redact import redact
 from speccli.core.sources.targets import Target
@@ -34,6 +35,8 @@ _IDENTIFY_AGAIN_S = 30.0
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _SPREAD_FROM = 16
 """Fleets larger than this have their scrapes spread over the interval."""
+_PATIENCE = 0.8
+"""Share of the interval that a round waits for its answers; the rest is to count them in."""
 
 
 @dataclass(slots=True)
@@ -75,18 +78,51 @@ class ScrapeSource:
         self._rounds = 0
         self._token = Token(self._access)
         self._bearer: str | None = None
+        self._flight = Flight()
 
     async def scrapes(self) -> list[Scrape]:
-        """One round; targets that keep failing are asked less and less often, up to every 15 s."""
+        """One round with every answer, however long the slowest takes (up to the deadline).
+
+        Targets that keep failing are asked less and less often, up to every 15 s.
+        """
+        self._ask()
+        return await self._flight.all()
+
+    async def soon(self) -> list[Scrape]:
+        """One round that ends in time for the next: an answer that is late comes with a later one.
+
+        So a target that hangs holds up nobody else, and is asked one thing at a time.
+        """
+        asked = self._ask()
+        return await self._flight.within(_PATIENCE * self.interval_s, asked)
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """Targets that were asked and of which nothing was handed over yet."""
+        return self._flight.awaited
+
+    async def unheard(self) -> list[Scrape]:
+        """What has come in, once every target has answered or failed for the first time."""
+        return await self._flight.of_awaited()
+
+    def _ask(self) -> list[str]:
+        """Ask every target whose time has come and that owes no answer; their names."""
         session = self._open()
         self._bearer = self._token.now()
-        due = [t for t in self.targets if self._is_over(self._states[t.name].retry_at)]
+        due = [
+            target
+            for target in self.targets
+            if target.name not in self._flight and self._is_over(self._states[target.name].retry_at)
+        ]
         spread = 0.5 * self.interval_s if len(due) > _SPREAD_FROM and self._rounds else 0.0
         self._rounds += 1
-        return await asyncio.gather(*(self._one(session, t, spread) for t in due))
+        for target in due:
+            self._flight.ask(target.name, self._one(session, target, spread))
+        return [target.name for target in due]
 
     async def aclose(self) -> None:
         """Close the connections."""
+        await self._flight.cancel()
         if self._session is not None:
             await self._session.close()
             self._session = None

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import gzip
 import itertools
+import time
 import tracemalloc
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from aiohttp import web
 from speccli.core.errors import UsageError
 from speccli.core.sources.base import Scrape
 from speccli.core.sources.scrape import Access
-from tests.support.scraping import PAGE, scrape, source_of, state_of
+from tests.support.scraping import LATE, PAGE, scrape, source_of, state_of
 from tests.support.servers import Handler, RawServer, Server, answering
 
 
@@ -424,6 +425,94 @@ async def test_many_targets_are_asked_at_once_and_one_dead_one_holds_up_none() -
     assert sum(each.status == 200 for each in found) == 60
     assert [each.error for each in found if each.error] == ["no answer within 1.5 s"]
     assert took < 4.0, "7.5 s one after another"
+
+
+class Slow:
+    """A server whose answers take as long as it is told, and that counts what it owes."""
+
+    def __init__(self) -> None:
+        self.takes = 0.0
+        self.owes = self.most = 0
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.owes += 1
+        self.most = max(self.most, self.owes)
+        await asyncio.sleep(self.takes)
+        self.owes -= 1
+        return web.Response(text=PAGE)
+
+
+async def test_a_round_does_not_wait_for_a_target_that_hangs() -> None:
+    async with Server(answering(PAGE)) as server, RawServer(b"", hang=True) as dead:
+        source = source_of(server.url, dead.url, deadline_s=LATE, interval_s=0.3)
+        began = asyncio.get_running_loop().time()
+        for _ in range(3):
+            assert [each.target for each in await source.soon()] == [server.url]
+        assert asyncio.get_running_loop().time() - began < LATE / 2
+        assert source.awaited == (dead.url,)
+        await source.aclose()
+
+
+async def test_a_target_that_hangs_is_an_error_of_a_later_round() -> None:
+    async with Server(answering(PAGE)) as server, RawServer(b"", hang=True) as dead:
+        source = source_of(server.url, dead.url, deadline_s=0.3, interval_s=0.1)
+        assert len(await source.soon()) == 1
+        found = await source.unheard()
+        assert [(each.target, each.error) for each in found] == [
+            (dead.url, "no answer within 0.3 s")
+        ]
+        assert source.awaited == ()
+        await source.aclose()
+
+
+async def test_a_slow_target_is_asked_one_thing_at_a_time_and_its_answer_comes_late() -> None:
+    slow = Slow()
+    slow.takes = 0.5
+    async with Server(slow) as server, Server(answering(PAGE)) as quick:
+        source = source_of(server.url, quick.url, interval_s=0.1)
+        found: list[Scrape] = []
+        for _ in range(20):
+            part = await source.soon()
+            assert len({each.target for each in part}) == len(part)
+            found += [each for each in part if each.target == server.url]
+            await asyncio.sleep(0.08)
+        await source.aclose()
+    assert slow.most == 1
+    assert len(found) >= 2
+    assert {each.status for each in found} == {200}
+
+
+async def test_a_target_that_was_slow_once_is_not_a_round_behind_ever_after() -> None:
+    slow = Slow()
+    async with Server(slow) as server, Server(answering(PAGE)) as quick:
+        source = source_of(server.url, quick.url, interval_s=0.4)
+        slow.takes = 0.6
+        assert len(await source.soon()) == 1
+        slow.takes = 0.0
+        await asyncio.sleep(0.5)
+        asked = time.time()
+        late = next(each for each in await source.soon() if each.target == server.url)
+        assert late.at >= asked
+        await source.aclose()
+
+
+async def test_while_nothing_answers_a_round_waits_for_whoever_may() -> None:
+    slow = Slow()
+    slow.takes = 0.5
+    async with Server(slow) as server:
+        source = source_of(server.url, "http://127.0.0.1:1", interval_s=0.1)
+        assert {each.target for each in await source.soon()} == {
+            server.url,
+            "http://127.0.0.1:1",
+        }
+        await source.aclose()
+
+
+async def test_a_whole_round_has_every_answer() -> None:
+    async with Server(answering(PAGE)) as server, RawServer(b"", hang=True) as dead:
+        source = source_of(server.url, dead.url, deadline_s=0.4, interval_s=0.1)
+        assert len(await source.scrapes()) == 2
+        await source.aclose()
 
 
 async def test_a_large_fleet_is_spread_over_the_interval_after_the_first_round() -> None:
