@@ -12,8 +12,6 @@ from speccli.core.stats.snapshot import EngineSnapshot
 
 CODE = "METRICS_INCONSISTENT"
 _MANY_DISCARDED = 3
-_SEVERAL = "several processes"
-"""How a window says that one URL answers for more than one process."""
 
 
 def check(case: Case, thresholds: Thresholds) -> Iterator[Hit]:
@@ -30,7 +28,7 @@ def check(case: Case, thresholds: Thresholds) -> Iterator[Hit]:
 
 def several_processes(engine: EngineSnapshot) -> bool:
     """Whether its URL answers for more than one process."""
-    return engine.state == "partial" and _SEVERAL in (engine.reason or "")
+    return engine.state == "partial" and engine.processes == "several"
 
 
 def _several(engine: EngineSnapshot) -> Finding:
@@ -38,7 +36,7 @@ def _several(engine: EngineSnapshot) -> Finding:
         CODE,
         "warning",
         engine.name,
-        f"its start time goes back and forth between scrapes ({engine.resets} restarts counted)",
+        "its start time goes back and forth between scrapes",
         "one URL answers for several processes: a load balancer, or several API servers",
         "point --endpoint at each engine's own address; in Kubernetes at pods, not the service",
     )

@@ -38,6 +38,15 @@ def _noted(note: str) -> Finding:
 
 def _partial(engine: EngineSnapshot) -> Finding:
     reason = engine.reason or "incomplete"
+    if engine.processes == "unsure":
+        return Finding(
+            CODE,
+            "info",
+            engine.name,
+            reason,
+            "its process is not the one that answered before",
+            "none if it passes; if it comes back, point --endpoint at each engine's own address",
+        )
     harmless = reason.startswith(_HARMLESS)
     return Finding(
         CODE,

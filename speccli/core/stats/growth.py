@@ -87,7 +87,7 @@ class Meter:
         self._bases = {
             name: base for name, base in self._bases.items() if snapshot.at - base.at < _FORGET_S
         }
-        fresh = [e for e in snapshot.fresh if e.points and "several processes" not in str(e.reason)]
+        fresh = [e for e in snapshot.fresh if e.points and e.processes == "one"]
         return [growth for engine in fresh if (growth := self._one(engine)) is not None]
 
     def _pooled(self, snapshot: Snapshot, pool: Pool) -> list[Growth]:
@@ -124,6 +124,10 @@ class Meter:
         if old is None:
             return Growth(engine.name, engine, _first(engine), cut=False)
         cut = restarted_here or _other_process(old, new) or old.what != new.what
+        if (
+            known_here and engine.points[0].at > old.at
+        ):  # its history began anew, from what was then
+            return Growth(engine.name, engine, None, cut=cut)
         if old.what != new.what or old.totals.keys() != totals.keys():
             return Growth(engine.name, engine, None, cut=True)
         grown = {slot: total - old.totals[slot] for slot, total in totals.items()}

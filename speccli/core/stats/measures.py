@@ -224,20 +224,23 @@ def queue_backlog_ms(subject: Subject) -> Number:
     if departures is None:
         return Number.unknown("departure rate unknown: one scrape, or no first-token count")
     if departures < LEAST:
-        return Number.unknown(f"{waiting.value:.0f} waiting and none left the queue")
+        return Stuck.unknown(f"{waiting.value:.0f} waiting and none left the queue")
     return Number.known(1000 * waiting.value / departures)
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck(Number):
+    """A backlog that has no end: what waits does not leave. No known wait is larger."""
 
 
 def larger(observed: Number, backlog: Number) -> Number:
     """The larger of two; the known one where only one is known."""
     if observed.value is None and backlog.value is None:
-        return backlog if "waiting and none left" in (backlog.reason or "") else observed
+        return backlog if isinstance(backlog, Stuck) else observed
     if observed.value is None:
         return backlog if backlog.value else Number.known(0.0, reason="nothing waits")
     if backlog.value is None:
-        if "waiting and none left" in (backlog.reason or ""):
-            return backlog
-        return observed
+        return backlog if isinstance(backlog, Stuck) else observed
     return observed if observed.value >= backlog.value else backlog
 
 

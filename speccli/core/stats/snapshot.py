@@ -176,11 +176,13 @@ class Snapshot:
 
     @property
     def covered_s(self) -> float:
-        """Seconds the samples cover; 0 with one sample.
+        """Seconds from the first to the last sample behind the numbers; 0 with one sample.
 
-        About the window asked for, once it has filled: its first sample is the last one before it.
+        A filled window is covered by a little more than was asked for: counting begins at the last
+        sample before it.
         """
-        return self.subject.pool.seconds or 0.0
+        pool = self.subject.pool
+        return 0.0 if pool.since_start else pool.seconds or 0.0
 
     @cached_property
     def by_batch(self) -> tuple[BatchRow, ...]:

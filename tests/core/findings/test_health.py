@@ -262,6 +262,14 @@ def test_a_load_balancer_in_front_of_several_processes_is_named() -> None:
     assert codes(findings) == ["METRICS_INCONSISTENT"]
     assert "load balancer" in findings[0].cause
     assert "--endpoint" in findings[0].action
+    assert findings[0].evidence == "its start time goes back and forth between scrapes"
+
+
+def test_a_process_that_may_have_been_replaced_is_noted_and_no_warning() -> None:
+    rounds = [[answer(10 * i, A, good(1000 + i), started=AT - 1000 + 300 * i)] for i in range(2)]
+    finding = only(judge(*rounds), "PARTIAL_DATA")
+    assert finding.severity == "info"
+    assert "a few scrapes will tell" in finding.evidence
 
 
 # ---- VERSION_SKEW ----

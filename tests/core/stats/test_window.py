@@ -578,6 +578,12 @@ def test_nothing_yet_is_a_snapshot_too() -> None:
     assert snapshot.fleet.acceptance_rate.reason == "no data in the window"
 
 
+def test_one_scrape_covers_no_time_though_it_tells_of_all_since_the_process_began() -> None:
+    snapshot = seen(page(Engine()))
+    assert snapshot.subject.pool.seconds == NOW - STARTED
+    assert snapshot.covered_s == 0
+
+
 def test_cost_counts_every_engine_that_was_read() -> None:
     window = Window(Settings(pricing=Pricing(3.6)))
     for at in (0, 1):
