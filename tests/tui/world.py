@@ -38,6 +38,11 @@ class Server:
     started: float = START - 3600
     batch: int = 8
     waiting: int = 0
+    first: int = 4
+    """Requests that begin, and end, in a second."""
+    queue_s: float = 0.02
+    sglang: float | None = None
+    """It is an SGLang, whose acceptance length is this gauge."""
 
     def second(self) -> None:
         """One second of traffic: ten steps."""
@@ -50,14 +55,14 @@ class Server:
         engine.drafts += drafts if engine.k else 0
         kept = [round(drafts * share) for share in self.by_position[: engine.k]]
         engine.accepted = [a + b for a, b in zip(engine.accepted, kept, strict=True)]
-        engine.generation += drafts + sum(kept) + 4
+        engine.generation += drafts + sum(kept) + self.first
         engine.prompt += 2000
-        engine.finished["stop"] += 4
+        engine.finished["stop"] += self.first
         engine.hist["itl"].observe(0.02, drafts)
-        engine.hist["ttft"].observe(0.09, 4)
-        engine.hist["tpot"].observe(0.012, 4)
-        engine.hist["e2e"].observe(2.2, 4)
-        engine.hist["queue"].observe(0.02, 4)
+        engine.hist["ttft"].observe(0.09, self.first)
+        engine.hist["tpot"].observe(0.012, self.first)
+        engine.hist["e2e"].observe(2.2, self.first)
+        engine.hist["queue"].observe(self.queue_s, self.first)
 
     def restart(self, at: float) -> None:
         """A new process: counts begin again."""
@@ -69,7 +74,29 @@ class Server:
             return Scrape(at, self.url, error=self.error)
         info = {"version": "0.32.0", "method": "eagle3" if self.engine.k else "none"}
         body = page(self.engine, started=self.started) if self.status == 200 else b"no"
+        if self.sglang is not None:
+            info, body = {"version": "0.5.23", "method": "eagle"}, self._sglang_page()
         return Scrape(at, self.url, self.status, body, info=info)
+
+    def _sglang_page(self) -> bytes:
+        engine, labels = self.engine, f'model_name="{self.engine.model}"'
+        gauges = {
+            "num_running_reqs": engine.running,
+            "num_queue_reqs": engine.waiting,
+            "token_usage": engine.kv,
+            "spec_accept_length": self.sglang,
+            "spec_num_draft_tokens": 4,
+        }
+        lines = [f"sglang:{name}{{{labels}}} {value}" for name, value in gauges.items()]
+        for name, value in (("generation", engine.generation), ("prompt", engine.prompt)):
+            lines.append(f"sglang:{name}_tokens_total{{{labels}}} {value}")
+        for part, name in (
+            ("ttft", "time_to_first_token_seconds"),
+            ("e2e", "e2e_request_latency_seconds"),
+            ("queue", "queue_time_seconds"),
+        ):
+            lines += engine.hist[part].lines(f"sglang:{name}", labels)
+        return ("\n".join([*lines, f"process_start_time_seconds {self.started}"]) + "\n").encode()
 
 
 class World:

@@ -1,7 +1,7 @@
 """A row an engine, sorted by trouble: only rows in view are formatted.
 
-Sort keys come straight from increases and gauges; the full set of numbers of an engine is made when
-its row is looked at.
+A sort key is the number that its column shows, measured alone; the full set of numbers of an engine
+is made when its row is looked at.
 """
 
 from __future__ import annotations
@@ -11,9 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from speccli.core.stats.increase import Increase
-from speccli.core.stats.measures import larger, queue_backlog_ms, queue_observed_ms
+from speccli.core.stats.measures import (
+    Subject,
+    acceptance_rate,
+    batch_size,
+    larger,
+    queue_backlog_ms,
+    queue_observed_ms,
+    tokens_per_step,
+)
 from speccli.core.stats.snapshot import EngineSnapshot, Snapshot
+from speccli.core.values import Number
 from speccli.core.views import format as fmt
 from speccli.core.views.state import RANK, Finding, UiState, severity_of
 from speccli.core.views.text import Line, Span, fit, glyph, line, middle, rule, width_of
@@ -82,11 +90,16 @@ _FULL = frozenset({"ok", "no-traffic", "partial", "stale"})
 def order(
     snapshot: Snapshot, worst: Mapping[str, Finding], ui: UiState
 ) -> tuple[EngineSnapshot, ...]:
-    """The engines that match the filter, sorted."""
+    """The engines that match the filter, sorted; those without the number sorted by come last."""
     words = ui.filter.lower().split()
     chosen = [e for e in snapshot.engines if _matches(e, words, worst)]
     key = _sort_key(ui.sort, worst)
-    return tuple(sorted(chosen, key=key, reverse=ui.reverse))
+    keyed = [(value, natural(e.name), e) for e in chosen if (value := key(e)) is not None]
+    keyed.sort(key=lambda each: each[:2], reverse=ui.reverse)
+    known = [engine for _, _, engine in keyed]
+    there = {id(engine) for engine in known}
+    rest = sorted((e for e in chosen if id(e) not in there), key=lambda e: natural(e.name))
+    return (*known, *rest)
 
 
 def _matches(engine: EngineSnapshot, words: Sequence[str], worst: Mapping[str, Finding]) -> bool:
@@ -98,21 +111,14 @@ def _matches(engine: EngineSnapshot, words: Sequence[str], worst: Mapping[str, F
     return all(each in text for each in words)
 
 
-def _sort_key(
-    sort: str, worst: Mapping[str, Finding]
-) -> Callable[[EngineSnapshot], tuple[float, _Name]]:
-    """Numbers are rounded as shown, so that noise moves no row; equal ones go by name."""
+def _sort_key(sort: str, worst: Mapping[str, Finding]) -> Callable[[EngineSnapshot], float | None]:
+    """What engines are compared by; None where it is not known. Equal ones go by name."""
     if sort == "trouble":
-        return lambda e: (RANK[severity_of(e, worst)[0]], natural(e.name))
+        return lambda e: RANK[severity_of(e, worst)[0]]
     if sort == "name":
-        return lambda e: (0.0, natural(e.name))
+        return lambda e: 0.0
     worth = _WORTH[sort]
-
-    def key(engine: EngineSnapshot) -> tuple[float, _Name]:
-        value = worth(engine) if engine.state in _FULL else None
-        return (float("inf") if value is None else value), natural(engine.name)
-
-    return key
+    return lambda e: worth(e.subject) if e.state in _FULL and e.increase is not None else None
 
 
 @lru_cache(maxsize=8192)
@@ -122,51 +128,34 @@ def natural(name: str) -> _Name:
     return tuple((part, 0) if i % 2 == 0 else ("", int(part)) for i, part in enumerate(parts))
 
 
-def _ratio_of(part: str, whole: str, digits: int) -> Callable[[EngineSnapshot], float | None]:
-    def worth(engine: EngineSnapshot) -> float | None:
-        a, b = _slot(engine.increase, part), _slot(engine.increase, whole)
-        return None if a is None or not b else round(a / b, digits)
+def _shown(
+    measured: Callable[[Subject], Number], digits: int, *, largest_first: bool = False
+) -> Callable[[Subject], float | None]:
+    """A number rounded as it is shown, so that noise moves no row."""
+
+    def worth(subject: Subject) -> float | None:
+        value = measured(subject).value
+        if value is None:
+            return None
+        return -round(value, digits) if largest_first else round(value, digits)
 
     return worth
 
 
-def _slot(increase: Increase | None, name: str) -> float | None:
-    if increase is None:
-        return None
-    i = increase.layout.index.get(name)
-    if i is not None:
-        return increase.values[i]
-    at = increase.layout.histograms.get(name)
-    return None if at is None else increase.values[at.start + len(at.bounds) - 1]
-
-
-def _step(engine: EngineSnapshot) -> float | None:
-    tokens, first = _slot(engine.increase, "generation_tokens"), _slot(engine.increase, "ttft")
-    steps = _slot(engine.increase, "itl")
-    return None if tokens is None or not steps else round((tokens - (first or 0)) / steps, 2)
-
-
-def _batch(engine: EngineSnapshot) -> float | None:
-    served, steps = _slot(engine.increase, "itl"), _slot(engine.increase, "steps")
-    return None if served is None or not steps else -round(served / steps, 1)
-
-
-def _wait(engine: EngineSnapshot) -> float | None:
-    subject = engine.subject
+def _wait(subject: Subject) -> float | None:
     value = larger(queue_observed_ms(subject), queue_backlog_ms(subject)).value
-    return None if value is None else -round(value)
+    return None if value is None else -round(value, 1 if value < 9.95 else 0)
 
 
-def _output(engine: EngineSnapshot) -> float | None:
-    tokens = _slot(engine.increase, "generation_tokens")
-    seconds = engine.increase.seconds if engine.increase else None
-    return None if tokens is None or not seconds else -round(tokens / seconds)
+def _output(subject: Subject) -> float | None:
+    rate = subject.pool.rate("generation_tokens")
+    return None if rate is None else -round(rate)
 
 
-_WORTH: dict[str, Callable[[EngineSnapshot], float | None]] = {
-    "acceptance": _ratio_of("accepted_tokens", "draft_tokens", 3),
-    "tokens/step": _step,
-    "batch": _batch,
+_WORTH: dict[str, Callable[[Subject], float | None]] = {
+    "acceptance": _shown(acceptance_rate, 3),
+    "tokens/step": _shown(tokens_per_step, 2),
+    "batch": _shown(batch_size, 1, largest_first=True),
     "wait": _wait,
     "output": _output,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC
@@ -212,6 +213,55 @@ def test_every_sort_key_orders_all_engines(sort: str) -> None:
     assert shown.order == back.order[::-1]
     if sort != "name":
         assert shown.order[0] == "10.0.0.6:8000/0"
+
+
+def apart() -> Snapshot:
+    """Engines that differ in everything sorted by; of some nothing or little is known."""
+    world = World(8)
+    servers = world.servers
+    # By decode steps alone the first has the larger batch; prefills make it the second.
+    servers[0].batch, servers[1].batch, servers[1].first = 16, 15, 40
+    servers[0].queue_s, servers[1].queue_s = 0.0012, 0.0014
+    servers[2].by_position = (0.5, 0.3, 0.1)
+    servers[3].waiting = 3
+    servers[4].by_position = (1.2, 1.1, 1.1)  # more accepted than drafted
+    servers[5].sglang = 2.2
+    servers[6].busy = False
+    world.run(30)
+    servers[7].error = "connect refused"
+    return world.run(8)
+
+
+TITLES = {
+    "acceptance": "acc",
+    "tokens/step": "tok/step",
+    "batch": "batch",
+    "wait": "wait ms",
+    "output": "tok/s",
+}
+
+
+def column(shown: TopView, title: str) -> list[str]:
+    """The cells of a column of the engine table, top to bottom."""
+    _, head, *rows = (plain(row) for row in shown.block("engines"))
+    (found,) = re.finditer(rf" {re.escape(title)}(?= )", head)
+    cells = [row[: found.end()].split()[-1] for row in rows if row.strip()]
+    return ["—" if " down " in row else cell for row, cell in zip(rows, cells, strict=False)]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("sort", TITLES)
+def test_the_order_is_that_of_the_numbers_shown_and_unknown_ones_are_last(
+    sort: str, reverse: bool
+) -> None:
+    shown = view(apart(), ui(220, 60, sort=sort, reverse=reverse))
+    told = column(shown, TITLES[sort])
+    known = [float(cell.replace(",", "")) for cell in told if cell != "—"]
+    rising = sort in ("acceptance", "tokens/step")
+    assert len(told) == 8
+    assert len(known) >= 5
+    assert known == sorted(known, reverse=rising == reverse)
+    assert told[len(known) :] == ["—"] * (8 - len(known))
 
 
 def test_filter_matches_all_words_anywhere() -> None:
