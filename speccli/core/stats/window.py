@@ -42,6 +42,9 @@ class _Target:
     """When it last gave an engine."""
     note: str | None = None
     info: Mapping[str, Any] = field(default_factory=dict)
+    """What its process said of itself, as it said it last."""
+    unidentified: bool = False
+    """Whether another process answers than the one that said so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,11 @@ class Window:
         """Whether no target could be read when last asked."""
         return all(target.failure is not None for target in self._targets.values())
 
+    @property
+    def unidentified(self) -> frozenset[str]:
+        """Targets whose process was replaced and has not said what it is: to be asked again."""
+        return frozenset(name for name, target in self._targets.items() if target.unidentified)
+
     def keep(self, targets: Iterable[str]) -> None:
         """Only these targets exist any more; what is known of others is forgotten."""
         wanted = set(targets)
@@ -135,7 +143,7 @@ class Window:
     def _take(self, scrape: Scrape) -> list[Track]:
         target = self._targets.setdefault(scrape.target, _Target())
         if scrape.info:
-            target.info = {**target.info, **scrape.info}
+            target.info, target.unidentified = dict(scrape.info), False
         if scrape.error is not None or scrape.status is None:
             self._failed(scrape, target, scrape.error or "no answer", answered=False)
             return []
@@ -155,9 +163,10 @@ class Window:
         if target.failure is not None:
             self._say(_host(scrape.target), "answers again", at=scrape.at)
         target.failure, target.read_at, target.note = None, scrape.at, scrape.note
-        return [track for c in reading.engines if (track := self._count(c)) is not None]
+        told = bool(scrape.info)
+        return [track for c in reading.engines if (track := self._count(c, told=told)) is not None]
 
-    def _count(self, new: Counters) -> Track | None:
+    def _count(self, new: Counters, *, told: bool) -> Track | None:
         key = (new.target, new.engine)
         track = self._tracks.get(key)
         if track is None:
@@ -167,6 +176,9 @@ class Window:
             return None
         before = _processes(track, new.at)
         event = track.push(new)
+        if event in {"restart", "other"} and not told:
+            target = self._targets[new.target]
+            target.info, target.unidentified = {}, True
         if event == "restart":
             self._low.pop(key, None)
             self._say(_name(*key), "restarted: its counters began again", "warning", at=new.at)

@@ -558,6 +558,39 @@ def test_what_the_server_says_of_itself_is_kept() -> None:
     assert engine.name == "engine.test:8000/0"
 
 
+def test_what_a_server_says_of_itself_replaces_what_it_said_before() -> None:
+    window = Window(WHOLE)
+    window.push([scrape(NOW, GOOD, info={"method": "eagle3", "k": 4, "draft": "d"})])
+    window.push([scrape(NOW + 1, GOOD, info={"method": "none"})])
+    engine = only(window.snapshot())
+    assert (engine.method, engine.k, engine.draft) == ("none", None, None)
+
+
+@pytest.mark.parametrize("started", [NOW + 1.5, NOW - 60], ids=["restart", "on-a-clock-that-lags"])
+def test_what_a_process_said_of_itself_ends_with_it(started: float) -> None:
+    engine = Engine(k=3)
+    said = {"version": "0.31.0", "method": "eagle3", "k": 4, "draft": "d"}
+    window = Window(WHOLE)
+    window.push([scrape(NOW, page(engine), info=said)])
+    assert window.unidentified == frozenset()
+    window.push([scrape(NOW + 2, page(engine, started=started))])
+    one = only(window.snapshot())
+    assert (one.version, one.method, one.k, one.draft) == (None, "unknown", 3, None)
+    assert window.unidentified == {TARGET}, "to be asked again"
+    window.push([scrape(NOW + 3, page(engine, started=started), info={"version": "0.32.0"})])
+    assert only(window.snapshot()).version == "0.32.0"
+    assert window.unidentified == frozenset()
+
+
+def test_what_comes_with_the_first_page_of_a_new_process_is_its_own() -> None:
+    engine = Engine(k=3)
+    window = Window(WHOLE)
+    window.push([scrape(NOW, page(engine), info={"method": "eagle3", "draft": "d"})])
+    window.push([scrape(NOW + 2, page(engine, started=NOW + 1), info={"method": "mtp"})])
+    one = only(window.snapshot())
+    assert (one.method, one.draft, window.unidentified) == ("mtp", None, frozenset())
+
+
 def test_a_note_of_the_source_makes_a_page_partial() -> None:
     window = Window(WHOLE)
     window.push([scrape(NOW, GOOD, note="TOO_LARGE: 22 MB, the rest was left unread")])
