@@ -7,13 +7,16 @@ import base64
 import errno
 import os
 import random
+import re
 import ssl
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
+from speccli.core.engines.registry import PROCESS_START
 from speccli.core.sources.access import Access, Token
 from speccli.core.sources.base import Scrape
 from speccli.core.sources.body import BodyBuffer
@@ -35,6 +38,8 @@ _IDENTIFY_AGAIN_S = 30.0
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _SPREAD_FROM = 16
 """Fleets larger than this have their scrapes spread over the interval."""
+_PROCESSES = 16
+"""Processes behind one address whose start times are remembered."""
 _PATIENCE = 0.8
 """Share of the interval that a round waits for its answers; the rest is to count them in."""
 
@@ -47,6 +52,8 @@ class _State:
     failures: int = 0
     retry_at: float = 0.0
     identify_at: float = 0.0
+    processes: deque[bytes] = field(default_factory=lambda: deque(maxlen=_PROCESSES))
+    """Start times of the processes that answered, as their pages have them."""
 
 
 class ScrapeSource:
@@ -181,6 +188,11 @@ class ScrapeSource:
         return scrape
 
     def _remember(self, state: _State, target: Target, scrape: Scrape) -> None:
+        started = _process_start(scrape.body)
+        if started is not None and started not in state.processes:
+            if state.processes:
+                state.identify_at = 0.0  # another process: it may draft in another way
+            state.processes.append(started)
         if scrape.status != 200:
             state.url, state.identify_at = target.metrics_url, 0.0
         if scrape.error is None:
@@ -239,6 +251,21 @@ class ScrapeSource:
 
     def _error(self, target: Target, why: str) -> Scrape:
         return Scrape(self._clock(), target.name, error=why)
+
+
+def _process_start(body: bytes) -> bytes | None:
+    """When the process behind a page began, as the page writes it."""
+    at = body.find(_NAME)  # a page may have megabytes: no expression is tried at each line of it
+    while at >= 0:
+        match = _STARTED.match(body, at)
+        if match and body[at - 1 : at] in {b"", b"\n"}:
+            return match.group(1)
+        at = body.find(_NAME, at + 1)
+    return None
+
+
+_NAME = PROCESS_START.encode()
+_STARTED = re.compile(_NAME + rb"(?:\{[^\n]{0,2000}\})? {1,8}([0-9.eE+-]{1,40})")
 
 
 def _server(url: str) -> str:

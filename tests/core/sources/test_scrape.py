@@ -346,6 +346,42 @@ async def test_a_server_that_tells_nothing_is_not_asked_again_at_every_round() -
         await source.aclose()
 
 
+async def test_a_server_that_began_anew_is_asked_anew_what_it_is() -> None:
+    started, told = ["1795975219.25"], ["eagle3"]
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        if request.path == "/server_info":
+            config = {"speculative_config": {"method": told[0], "num_speculative_tokens": 5}}
+            return web.json_response({"vllm_config": config})
+        return web.Response(text=f"{PAGE}process_start_time_seconds {started[0]}\n")
+
+    async with Server(handler, host="127.0.0.2") as server:
+        source = source_of(server.url, identify_engines=True)
+        infos = [(await source.scrapes())[0].info for _ in range(2)]
+        started[0], told[0] = "1795975300.5", "ngram"
+        infos += [(await source.scrapes())[0].info for _ in range(2)]
+        started[0] = "1795975219.25"  # one address, two processes: not asked at every turn
+        infos += [(await source.scrapes())[0].info for _ in range(2)]
+        await source.aclose()
+    assert [info.get("method") for info in infos] == ["eagle3", None, "ngram", None, None, None]
+
+
+async def test_a_server_that_failed_is_asked_anew_what_it_is() -> None:
+    status = [200]
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        if request.path == "/metrics":
+            return web.Response(text=PAGE, status=status[0])
+        return web.Response(status=404)
+
+    async with Server(handler) as server:
+        source = source_of(server.url, identify_engines=True)
+        for status[0] in (200, 200, 503, 200, 200):
+            await source.scrapes()
+        assert server.paths.count("/version") == 2
+        await source.aclose()
+
+
 async def test_identification_that_hangs_or_fails_takes_no_page_with_it() -> None:
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
         if request.path == "/metrics":
