@@ -17,17 +17,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
-from urllib.parse import SplitResult, unquote, urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from speccli.core.errors import (
     DeadlineError,
     NotAuthorisedError,
     SourceError,
     SpecctlError,
-    UsageError,
 )
 from speccli.core.sources.access import Access, Token
 from speccli.core.sources.promapi_errors import explain, from_status
+from speccli.core.sources.targets import parse_address
 
 if TYPE_CHECKING:
     import requests
@@ -109,8 +109,8 @@ class PrometheusApi:
         Raises:
             UsageError: not a URL, or certificate files that cannot be used.
         """
-        self._parts = _base(url)
-        self.url = self._parts.geturl()
+        address = parse_address(url, what="--prometheus", hint=_HINT)
+        self.url = f"{address.scheme}://{address.at}{_base(address.path)}"
         """The base URL without credentials or query: how it is shown."""
         self.asked = 0
         """Questions asked so far."""
@@ -121,11 +121,10 @@ class PrometheusApi:
         self._token = Token(self._access)
         self._deadline_s = deadline_s
         self._clock = clock
-        given = urlsplit(url)
         self._basic = None
-        if given.username is not None:
-            self._basic = (unquote(given.username), unquote(given.password or ""))
-        if self._parts.scheme == "https":
+        if address.user is not None:
+            self._basic = (address.user, address.password or "")
+        if address.scheme == "https":
             self._access.ssl_context()
         self._client: Any = None
         self._lock = threading.Lock()
@@ -310,21 +309,15 @@ class PrometheusApi:
         )
 
 
-def _base(url: str) -> SplitResult:
-    hint = "a Prometheus URL looks like http://prometheus.monitoring:9090"
-    text = url.strip() if "://" in url else f"http://{url.strip()}"
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-    except ValueError as error:
-        raise UsageError(f"--prometheus is not a URL: {error}", hint=hint) from error
-    if parts.scheme not in {"http", "https"} or not parts.hostname or " " in parts.netloc:
-        raise UsageError(f"--prometheus names no http(s) host: {parts.scheme}://…", hint=hint)
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    path = parts.path.rstrip("/")
+_HINT = "a Prometheus URL looks like http://prometheus.monitoring:9090"
+
+
+def _base(path: str) -> str:
+    """The path under which the API lies, given that or a page of it."""
+    path = path.rstrip("/")
     for tail in ("/api/v1/query", "/api/v1/query_range", "/api/v1", "/graph"):
         path = path.removesuffix(tail)
-    return SplitResult(parts.scheme, host if port is None else f"{host}:{port}", path, "", "")
+    return path
 
 
 def _series(raw: Mapping[str, Any], kind: str) -> Series:

@@ -371,6 +371,22 @@ def test_what_is_not_a_url_is_a_usage_error(url: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "url",
+    ["http://me:hun/ter2@h:9090", "http://me:hunter2@h:99999", "me:hun/ter2@h:x", "ftp://me:hun@h"],
+)
+def test_a_mistyped_url_does_not_print_its_password(url: str) -> None:
+    with pytest.raises(UsageError, match="--prometheus") as caught:
+        PrometheusApi(url)
+    assert "hun" not in f"{caught.value.message} {caught.value.hint}"
+
+
+async def test_credentials_without_a_scheme_are_sent_too() -> None:
+    with far_end(success(ONE)) as end:
+        await ask(end.url.replace("http://", "reader:s3cret@"))
+        assert end.requests[0].headers["Authorization"].startswith("Basic ")
+
+
+@pytest.mark.parametrize(
     ("given", "shown"),
     [
         ("prometheus:9090", "http://prometheus:9090"),

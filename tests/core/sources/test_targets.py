@@ -75,6 +75,13 @@ def test_a_mistyped_endpoint_does_not_print_its_password(text: str) -> None:
     assert "h" in caught.value.message
 
 
+def test_endpoints_that_differ_in_their_query_alone_are_refused_without_showing_it() -> None:
+    with pytest.raises(UsageError, match="http://h:8000 ") as caught:
+        parse_targets(["h:8000/metrics?key=hunter2", "h:8000/metrics?key=hunter3"])
+    assert "hunter" not in f"{caught.value.message} {caught.value.hint}"
+    assert len(parse_targets(["h:8000/metrics?a=1", "http://h:8000?a=1"])) == 1
+
+
 def test_the_same_server_twice_is_one_target() -> None:
     found = parse_targets(["h:8000", "http://h:8000/metrics", "h:8001"])
     assert [target.name for target in found] == ["http://h:8000", "http://h:8001"]
