@@ -220,9 +220,10 @@ class PrometheusApi:
                 raise from_status(
                     self.url, received.status, received.head, received.payload
                 ) from error
-        return self._decoded(received)
+        return self._decoded(received, present="time" not in params)
 
-    def _decoded(self, received: _Received) -> Answer:
+    def _decoded(self, received: _Received, *, present: bool) -> Answer:
+        """`present`: the instant asked about was the server's own."""
         payload = received.payload
         if not isinstance(payload, dict) or not isinstance(payload.get("data"), dict):
             raise from_status(self.url, received.status or 0, received.head, payload)
@@ -241,7 +242,7 @@ class PrometheusApi:
                 f"{self.url} answers with series that cannot be read: {error!r}",
                 hint="is something other than Prometheus behind this URL?",
             ) from error
-        if kind == "vector" and series:
+        if present and kind == "vector" and series:
             self.server_time, self._answered_at = series[0].samples[0][0], self._clock()
         return Answer(series, warnings)
 

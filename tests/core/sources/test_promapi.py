@@ -352,6 +352,18 @@ async def test_the_present_is_told_by_the_servers_clock() -> None:
             assert 0 <= asked.now() - 1795975219.25 < 5
 
 
+async def test_a_question_about_the_past_does_not_set_the_clock_back() -> None:
+    def at(request: Request) -> Reply:
+        when = float(request.query.get("time", 1795975219.25))
+        return success([{"metric": {}, "value": [when, "7"]}])
+
+    with far_end(at) as end:
+        async with api(end.url) as asked:
+            await asked.query("x")
+            await asked.query("x", at=1795975219.25 - 300)
+            assert 0 <= asked.now() - 1795975219.25 < 5
+
+
 async def test_questions_run_beside_each_other() -> None:
     def slow(_: Request) -> Reply:
         time.sleep(0.3)
