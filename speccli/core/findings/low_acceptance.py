@@ -11,8 +11,11 @@ from speccli.core.findings.parallel_draft_cliff import cliff
 from speccli.core.findings.zero_acceptance import nothing_accepted
 from speccli.core.stats.increase import Pool
 from speccli.core.stats.measures import acceptance_by_position
+from speccli.core.stats.snapshot import EngineSnapshot
 
 CODE = "LOW_ACCEPTANCE"
+_PAUSE_S = 60.0
+"""Seconds without a draft that end a run of low acceptance."""
 
 
 def check(case: Case, thresholds: Thresholds) -> Iterator[Hit]:
@@ -37,13 +40,36 @@ def _rate(pool: Pool, thresholds: Thresholds) -> float | None:
 
 
 def _held_s(case: Case, scope: Scope, thresholds: Thresholds) -> float:
-    """How long it has been low, seconds: as watched, or as long as the window it is low over."""
+    """How long it has been low, seconds: as watched, or as long as the window it is low over.
+
+    A pause is not low: of the window counts what comes after the last one.
+    """
     engine, pool = scope.engine, scope.pool
     window = 0.0 if pool.since_start else pool.seconds or 0.0
-    if engine is None or engine.low_since is None:
+    if engine is None:
+        return window
+    window = min(window, _busy_s(engine))
+    if engine.low_since is None:
         return window
     at = case.snapshot.at if engine.at is None else engine.at
     return max(window, at - engine.low_since)
+
+
+def _busy_s(engine: EngineSnapshot) -> float:
+    """How long it has drafted without a pause, seconds; as far as its history goes."""
+    i = engine.increase.layout.index.get("draft_tokens") if engine.increase else None
+    if i is None:
+        return 0.0
+    points = engine.points
+    busy = idle = 0.0
+    for older, newer in zip(points[-2::-1], points[:0:-1], strict=True):
+        if newer.totals[i] > older.totals[i]:
+            busy, idle = points[-1].at - older.at, 0.0
+        else:
+            idle += newer.at - older.at
+            if idle > _PAUSE_S:
+                break
+    return busy
 
 
 def _recovered(scope: Scope, thresholds: Thresholds) -> bool:

@@ -12,6 +12,7 @@ from speccli.core.engines.vllm import SERVER_ERROR_HINT
 from speccli.core.metrics.counters import Counters
 from speccli.core.metrics.reader import Reader, Reading
 from speccli.core.sources.base import Scrape
+from speccli.core.stats.floor import Floor
 from speccli.core.stats.snapshot import (
     EngineSnapshot,
     EngineState,
@@ -26,8 +27,6 @@ _TRAIL = 3600
 _EVENTS = 500
 _MIXED_S = 60.0
 """How long a URL that answered for several processes is believed to go on doing so."""
-_MIN_DRAFTS = 200
-"""Draft tokens a window needs before its acceptance is held against a floor."""
 
 
 @dataclass(slots=True)
@@ -76,7 +75,7 @@ class Window:
         self._reader = Reader()
         self._targets: dict[str, _Target] = {}
         self._tracks: dict[tuple[str, str], Track] = {}
-        self._low: dict[tuple[str, str], float] = {}
+        self._floor = Floor()
         self._trail: deque[TrailPoint] = deque(maxlen=_TRAIL)
         self._at = 0.0
 
@@ -93,11 +92,11 @@ class Window:
     @property
     def low(self) -> dict[tuple[str, str], float]:
         """Since when which engine (target, label) is under the floor, Unix seconds."""
-        return dict(self._low)
+        return dict(self._floor.since)
 
     def remember_low(self, low: Mapping[tuple[str, str], float]) -> None:
         """Go on from what another run of specctl saw; before the first round."""
-        self._low.update(low)
+        self._floor.since.update(low)
 
     @property
     def dark(self) -> bool:
@@ -180,15 +179,15 @@ class Window:
             target = self._targets[new.target]
             target.info, target.unidentified = {}, True
         if event == "restart":
-            self._low.pop(key, None)
+            self._floor.forget(key)
             self._say(_name(*key), "restarted: its counters began again", "warning", at=new.at)
         elif event == "mixed":
-            self._low.pop(key, None)
+            self._floor.forget(key)
             if before != "several":
                 text = "answers for several processes (a load balancer?)"
                 self._say(_name(*key), text, "warning", at=new.at)
         elif event == "other":
-            self._low.pop(key, None)
+            self._floor.forget(key)
         alone = _processes(track, new.at) == "one"
         return track if track.growth is not None and alone else None
 
@@ -228,7 +227,7 @@ class Window:
             several_api_servers=last.several_api_servers,
             processes=processes,
             discarded=track.discarded,
-            low_since=self._low.get(key),
+            low_since=self._floor.since.get(key),
             sources=last.sources,
             pricing=self.settings.pricing,
         )
@@ -283,27 +282,16 @@ class Window:
 
     def _forget(self, key: tuple[str, str]) -> None:
         del self._tracks[key]
-        self._low.pop(key, None)
+        self._floor.forget(key)
 
     def _watch_floor(self) -> None:
+        floor, window_s = self.settings.floor, self.settings.window_s
         for key, track in self._tracks.items():
-            if _processes(track, track.last.at) != "one":
-                continue
-            growth = track.increase(min(self.settings.window_s or 60.0, 60.0), pooled_start=False)
-            if growth is None:
-                continue
-            index = growth.layout.index
-            i, j = index.get("accepted_tokens"), index.get("draft_tokens")
-            if i is None or j is None or growth.values[j] < _MIN_DRAFTS:
-                continue
-            rate = growth.values[i] / growth.values[j]
-            if rate < self.settings.floor:
-                if key not in self._low:
-                    self._low[key] = track.last.at
-                    text = f"acceptance {rate:.3f} fell under the floor {self.settings.floor:g}"
-                    self._say(_name(*key), text, "warning", at=track.last.at)
-            elif self._low.pop(key, None) is not None:
-                self._say(_name(*key), f"acceptance {rate:.3f} is back over the floor")
+            if _processes(track, track.last.at) == "one":
+                for text in self._floor.judge(key, track, floor, window_s):
+                    low = key in self._floor.since
+                    at = track.last.at if low else None
+                    self._say(_name(*key), text, "warning" if low else "info", at=at)
 
     def _say(
         self, subject: str, text: str, severity: Any = "info", at: float | None = None

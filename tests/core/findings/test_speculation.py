@@ -273,6 +273,37 @@ def test_a_whole_recording_that_is_low_is_low() -> None:
     assert codes(judge(*rounds, window_s=None, hold_s=7200.0)) == []
 
 
+def low_idle_low(last_s: int) -> list[list[Scrape]]:
+    """A low minute, an hour without traffic, and low again."""
+
+    def low(n: float) -> Engine:
+        return Engine(gen=1500 * n, dt=5000 * n, acc=500 * n, dr=1000 * n)
+
+    drafted = [min(at, 60) + max(0, at - 3660) for at in range(0, 3660 + last_s + 1, 15)]
+    return [[answer(15 * i, A, low(n / 15))] for i, n in enumerate(drafted)]
+
+
+@pytest.mark.parametrize("window_s", [60.0, 7200.0, None])
+def test_an_hour_without_traffic_is_no_hour_of_low_acceptance(window_s: float | None) -> None:
+    assert codes(judge(*low_idle_low(15), window_s=window_s, span_s=None)) == []
+    rounds = low_idle_low(120)
+    finding = only(judge(*rounds, window_s=window_s, span_s=None, hold_s=60.0), "LOW_ACCEPTANCE")
+    held = int(finding.evidence.split("under 0.4 for ")[1].split()[0])
+    assert 60 <= held <= 120
+
+
+def test_a_pause_shorter_than_a_window_does_not_begin_the_hold_anew() -> None:
+    def at(i: int) -> float:
+        return i - i // 4  # every fourth quarter of a minute is idle
+
+    rounds = [
+        [answer(15 * i, A, Engine(gen=1500 * n, dt=5000 * n, acc=500 * n, dr=1000 * n))]
+        for i in range(4 * 62 + 1)
+        if (n := at(i)) >= 0
+    ]
+    assert only(judge(*rounds), "LOW_ACCEPTANCE").since is not None
+
+
 def test_acceptance_that_came_back_is_not_low_any_more() -> None:
     rounds = [
         [answer(0, A, zero())],

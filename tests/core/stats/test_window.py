@@ -321,6 +321,20 @@ def test_a_floor_is_judged_on_drafts_enough_and_said_once_each_way() -> None:
     assert only(window.snapshot()).low_since is None
 
 
+def test_an_idle_window_ends_the_time_under_the_floor() -> None:
+    window = Window(Settings(window_s=10, floor=0.5))
+    drafts = 0.0
+    low: list[float | None] = []
+    for i in range(60):
+        drafts += 0 if 10 <= i < 40 else 100
+        body = spec_page(drafts=drafts, drafted=3 * drafts, accepted=drafts)
+        window.push([scrape(NOW + i, body)])
+        low.append(only(window.snapshot()).low_since)
+    assert low[9] == low[15] == NOW + 1
+    assert low[25] is None
+    assert low[-1] == NOW + 40
+
+
 def test_a_restart_with_a_start_time_counts_right_and_is_told() -> None:
     engine = Engine(k=3)
     engine.serve(random.Random(1), 30, 4)
