@@ -53,7 +53,7 @@ class Settings:
     window_s: float | None = 60.0
     """Seconds a number looks back; None: everything there is (a replay)."""
     span_s: float | None = 3600.0
-    """Seconds remembered at most; None: everything."""
+    """Seconds remembered at most, or the window where that is longer; None: everything."""
     stale_s: float = 5.0
     """Age at which an engine's last sample no longer stands for now."""
     floor: float = 0.4
@@ -76,6 +76,8 @@ class Window:
         self._targets: dict[str, _Target] = {}
         self._tracks: dict[tuple[str, str], Track] = {}
         self._floor = Floor()
+        self._span_s = settings.span_s
+        self._look_back(settings.window_s)
         self._trail: deque[TrailPoint] = deque(maxlen=_TRAIL)
         self._at = 0.0
 
@@ -122,6 +124,7 @@ class Window:
         """The fleet as of `now` (default: the newest sample), over `window_s` (default: set)."""
         now = self._at if now is None else now
         window = self.settings.window_s if window_s == -1.0 else window_s
+        self._look_back(window)
         self._drop_vanished(now)
         engines = [self._engine(key, track, now, window) for key, track in self._tracks.items()]
         shown = {key[0] for key in self._tracks}
@@ -169,7 +172,7 @@ class Window:
         key = (new.target, new.engine)
         track = self._tracks.get(key)
         if track is None:
-            self._tracks[key] = Track(new, self.settings.span_s)
+            self._tracks[key] = Track(new, self._span_s)
             if self._trail:
                 self._say(_name(*key), "appeared", at=new.at)
             return None
@@ -270,6 +273,13 @@ class Window:
             version=target.info.get("version"),
             method=target.info.get("method", "unknown"),
         )
+
+    def _look_back(self, window_s: float | None) -> None:
+        """Remember at least as much as is looked at."""
+        if self._span_s is not None and window_s is not None and window_s > self._span_s:
+            self._span_s = window_s
+            for track in self._tracks.values():
+                track.span_s = window_s
 
     def _drop_vanished(self, now: float) -> None:
         """An engine that its server no longer shows is kept for a window, then forgotten."""

@@ -531,6 +531,17 @@ def test_a_shorter_window_is_a_part_of_a_longer_one(steps: list[int], window_s: 
     assert part.fleet.acceptance_rate.value == pytest.approx(1 / 3)
 
 
+@pytest.mark.parametrize("from_the_first", [True, False])
+def test_a_window_longer_than_what_is_remembered_is_remembered(*, from_the_first: bool) -> None:
+    window = Window(Settings(window_s=7200.0 if from_the_first else 60.0))
+    covered = 0.0
+    for at in range(0, 9000, 30):
+        window.push([scrape(NOW + at, spec_page(drafts=at, drafted=3 * at, accepted=at))])
+        if at >= 600:
+            covered = window.snapshot(window_s=7200.0).covered_s
+    assert covered == pytest.approx(7200, rel=0.07)
+
+
 # ---- what a snapshot carries ----
 
 
