@@ -10,7 +10,6 @@ and every action here has a key.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -28,14 +27,15 @@ from textual.worker import Worker, WorkerState
 from speccli.core.errors import SpecctlError
 from speccli.core.poll import Poller, pause_or_wake
 from speccli.core.sources.replay import ReplaySource
-from speccli.core.stats.snapshot import Snapshot
+from speccli.core.stats.snapshot import Event, Snapshot
 from speccli.core.views import pages
 from speccli.core.views.detail import build_detail
 from speccli.core.views.format import span_words
 from speccli.core.views.journal import Journal
-from speccli.core.views.state import WINDOWS, Finding, UiState
+from speccli.core.views.state import Finding, UiState, next_window
 from tui import bindings
 from tui.messages import SnapshotReady, SourceTrouble
+from tui.outside import Later, hung_up, targets_of
 from tui.palette import Palette, palette_for
 from tui.screens.page import PageScreen
 from tui.screens.top import TopScreen
@@ -43,10 +43,6 @@ from tui.screens.top import TopScreen
 Judge = Callable[[Snapshot], Sequence[Finding]]
 _NOTE_S = 6.0
 _MAX_RETRY_S = 15.0
-
-
-def _no_findings(_: Snapshot) -> Sequence[Finding]:
-    return ()
 
 
 class TopApp(App[None]):
@@ -64,13 +60,14 @@ class TopApp(App[None]):
         self,
         poller: Poller | None = None,
         *,
-        judge: Judge = _no_findings,
+        judge: Judge = lambda _: (),
         as_json: Callable[[Snapshot], str] | None = None,
         clock: Callable[[], float] = time.time,
         title: str = "",
         palette: Palette | None = None,
         tz: tzinfo | None = None,
         directory: Path | None = None,
+        later: Later | None = None,
         sleep: Callable[[float, asyncio.Event], Awaitable[None]] = pause_or_wake,
     ) -> None:
         """`poller=None`: snapshots are posted by hand. `sleep`: the pause before a retry."""
@@ -88,13 +85,14 @@ class TopApp(App[None]):
             title=title,
             tz=tz,
             window_s=poller.window.settings.window_s if poller else 60.0,
-            targets=_targets_of(poller),
+            targets=targets_of(poller),
             live=poller is None or not isinstance(poller.source, ReplaySource),
         )
         self._judge = judge
         self._as_json = as_json
         self._clock = clock
         self._directory = directory
+        self._later = later
         self._sleep = sleep
         self._note_until = 0.0
         self._rebuilt_at = -1.0
@@ -123,6 +121,8 @@ class TopApp(App[None]):
         if self.poller is not None:
             self.poll()
         self.set_interval(1.0, self._tick)
+        if self._later is not None:
+            self.set_timer(self._later.after_s, self._do_later)
 
     async def on_unmount(self) -> None:
         """Give connections and files back."""
@@ -236,7 +236,7 @@ class TopApp(App[None]):
 
     def _tick(self) -> None:
         """Ages go on where data does not."""
-        if not self.is_headless and _hung_up():
+        if not self.is_headless and hung_up():
             self._end(128 + signal.SIGHUP)
             return
         now = self.now()
@@ -244,6 +244,13 @@ class TopApp(App[None]):
             self.change(note=None)
         elif now - self._rebuilt_at >= 0.95:
             self.rebuild()
+
+    def _do_later(self) -> None:
+        assert self._later is not None
+        self._later.act()
+        self.journal.tell(Event(self.now(), self._later.subject, self._later.text))
+        self.ui = replace(self.ui, log=self.journal.events)
+        self.say(self._later.text)
 
     def open_detail(self, name: str) -> None:
         """One engine in full; left and right turn to its neighbours on the main screen."""
@@ -316,12 +323,7 @@ class TopApp(App[None]):
         if self.ui.paused:
             self.say("the screen is held: p resumes, then w changes the window")
             return
-        now = self.ui.window_s
-        longer = [w for w in WINDOWS if now is not None and w > now]
-        rest: list[float | None] = [*longer] if longer else [WINDOWS[0]]
-        if not longer and now is not None and not self.ui.live:
-            rest = [None]  # all of a recording
-        window_s = rest[0]
+        window_s = next_window(self.ui)
         self.ui = replace(self.ui, window_s=window_s)
         if self.poller is not None:
             window = self.poller.window
@@ -357,28 +359,15 @@ class TopApp(App[None]):
             self.say(f"picture: {path}")
 
 
-def _hung_up() -> bool:
-    """Whether the terminal is gone: a parent that ignores SIGHUP keeps the signal from us."""
-    try:
-        os.tcgetpgrp(0)
-    except OSError:
-        return True
-    return False
-
-
-def _targets_of(poller: Poller | None) -> Sequence[str]:
-    targets = getattr(poller.source, "targets", ()) if poller is not None else ()
-    return tuple(getattr(target, "name", str(target)) for target in targets)
-
-
 def run_top(
     poller: Poller | Callable[[], Poller],
     *,
-    judge: Judge = _no_findings,
+    judge: Judge = lambda _: (),
     as_json: Callable[[Snapshot], str] | None = None,
     clock: Callable[[], float] = time.time,
     title: str = "",
     ansi: bool = False,
+    later: Later | None = None,
 ) -> int:
     """Open the screen until it is left; returns the exit code.
 
@@ -389,6 +378,7 @@ def run_top(
         clock: The time ages are told against.
         title: What is watched, as the reader calls it.
         ansi: Only the terminal's own 16 colours.
+        later: What is done, and told, some time after it opened.
 
     Raises:
         Exception: a bug ended the screen; the terminal has been given back by then.
@@ -400,6 +390,7 @@ def run_top(
         clock=clock,
         title=title,
         palette=palette_for(ansi=ansi),
+        later=later,
     )
     app.run(mouse=False)
     if app.bug is not None:

@@ -12,8 +12,11 @@ from speccli import diagnostics, output
 from speccli.core.errors import ExitCode
 
 if TYPE_CHECKING:
+    from speccli.core.demo_vllm import RealEngine
     from speccli.core.findings.base import Finding
     from speccli.core.stats.snapshot import Event, Snapshot
+
+_TITLE = "specctl demo"
 
 
 class Engine(StrEnum):
@@ -34,7 +37,8 @@ def command(
 ) -> None:
     """See a draft go bad, and be found.
 
-    With a terminal it opens the live screen (q leaves). Without one, or with --headless, it
+    With a terminal it opens the live screen, where the draft goes bad after 20 s (q leaves).
+    Without one, or with --headless, it
     watches for about 15 seconds and prints the status, the drop and the finding it raises.
     """
     on_screen = not headless and sys.stdout.isatty() and sys.stdin.isatty()
@@ -42,7 +46,8 @@ def command(
         from speccli.core.demo_vllm import real_engine
 
         with real_engine(diagnostics.say) as real:
-            raise typer.Exit(_screen(real.urls, real.floor) if on_screen else _print_real(real))
+            code = _show_real(real) if on_screen else _print_real(real)
+        raise typer.Exit(code)
     from speccli.core.demo import ENGINES, SCENARIO
     from speccli.core.sim.process import simulated_fleet
 
@@ -51,12 +56,23 @@ def command(
         raise typer.Exit(_screen(urls) if on_screen else _print_simulated(urls))
 
 
-def _screen(urls: list[str], floor: float | None = None) -> int:
+def _screen(urls: list[str]) -> int:
     from speccli.commands.top import open_screen
-    from speccli.core.demo import FLOOR, settings_for
+    from speccli.core.demo import settings_for
 
-    settings = settings_for(urls, floor or FLOOR)
-    return open_screen(settings, title="specctl demo")
+    return open_screen(settings_for(urls), title=_TITLE)
+
+
+def _show_real(real: RealEngine) -> int:
+    from speccli.commands.top import open_screen
+    from speccli.core.demo import ON_SCREEN_S, settings_for
+    from speccli.core.demo_vllm import FAULT_WORDS
+
+    return open_screen(
+        settings_for(real.urls, real.floor),
+        title=_TITLE,
+        later=(ON_SCREEN_S, real.fault, FAULT_WORDS),
+    )
 
 
 def _print_simulated(urls: list[str]) -> int:
@@ -75,14 +91,12 @@ def _print_simulated(urls: list[str]) -> int:
     return _after(watched.after, watched.findings, LASTING_S)
 
 
-def _print_real(real: object) -> int:
+def _print_real(real: RealEngine) -> int:
     import asyncio
 
     from speccli.core.demo import LASTING_S, settings_for, watch
-    from speccli.core.demo_vllm import RealEngine
     from speccli.core.open import open_source
 
-    assert isinstance(real, RealEngine)
     output.text(real.description)
     opened = open_source(settings_for(real.urls, real.floor), replay=None, default_window_s=5.0)
     lasting = 2 * LASTING_S

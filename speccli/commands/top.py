@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -61,8 +62,12 @@ def open_screen(
     title: str = "",
     ansi: bool = False,
     pace: float = 1.0,
+    later: tuple[float, Callable[[], None], str] | None = None,
 ) -> int:
-    """Open the screen; returns the exit code."""
+    """Open the screen; returns the exit code.
+
+    `later`: after how many seconds what is done, and how the screen tells of it.
+    """
     from speccli.core.open import open_source
 
     opened = open_source(settings, replay=replay, default_window_s=DEFAULT_WINDOW_S, pace=pace)
@@ -73,6 +78,7 @@ def open_screen(
     from speccli.core.findings import evaluate
     from speccli.core.views.status import status_text
     from tui.app import run_top
+    from tui.outside import Later
 
     return run_top(
         opened.poller,
@@ -80,4 +86,5 @@ def open_screen(
         as_json=lambda snapshot: status_text(snapshot, evaluate(snapshot, opened.thresholds)),
         title=title,
         ansi=ansi,
+        later=Later(later[0], later[1], title, later[2]) if later else None,
     )

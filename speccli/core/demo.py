@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from speccli.core.config import Settings
@@ -19,6 +18,8 @@ HOLD = "3s"
 FLOOR = 0.4
 DROP_AT_S = 6.0
 LASTING_S = 16.0
+ON_SCREEN_S = 20.0
+"""When the draft goes bad on the screen, for which there is time to look first."""
 GPU_HOUR_USD = 2.5
 """Illustrative, and said to be."""
 GPUS_PER_ENGINE = 4
@@ -57,7 +58,7 @@ async def watch(
     before: Callable[[Snapshot], None],
     event: Callable[[Event], None],
     found: Callable[[Finding], None],
-    fault: Callable[[], Awaitable[None]] | None = None,
+    fault: Callable[[], None] | None = None,
     drop_at_s: float = DROP_AT_S,
     lasting_s: float = LASTING_S,
     clock: Callable[[], float] = time.monotonic,
@@ -81,7 +82,7 @@ async def watch(
                 before(snapshot)
             if fault is not None and not faulted and elapsed >= drop_at_s:
                 faulted = True
-                await fault()
+                fault()
             for happened in snapshot.events[told_events:]:
                 event(happened)
             told_events = len(snapshot.events)
@@ -93,8 +94,6 @@ async def watch(
                     found(finding)
             if elapsed >= lasting_s:
                 break
-    except asyncio.CancelledError:
-        raise
     finally:
         await opened.poller.source.aclose()
     assert snapshot is not None

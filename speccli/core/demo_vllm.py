@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import tempfile
 import threading
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +25,7 @@ _HEAD = _CHECKOUT / "tests" / "data" / "smollm2-135m-eagle3"
 _MAKE_TARGET = _CHECKOUT / "scripts" / "smollm2_target.py"
 _CLIENTS = 4
 _HOT = 1.8
+_MAKE_DEADLINE_S = 600.0
 _START_DEADLINE_S = 240.0
 _K = 3
 _PROMPTS = (
@@ -34,6 +36,7 @@ _PROMPTS = (
     "Write a Python function that checks whether a number is prime.",
     "What are the advantages of renewable energy?",
 )
+FAULT_WORDS = f"the traffic turns from greedy to temperature {_HOT}: the draft is right less often"
 FLOOR = 0.2
 """Between this pair's acceptance on such prompts, greedy (about 0.35) and hot (under 0.1)."""
 
@@ -47,7 +50,7 @@ class RealEngine:
     floor: float = FLOOR
     _temperature: float = field(default=0.0)
 
-    async def fault(self) -> None:
+    def fault(self) -> None:
         """From now on the traffic is sampled hot."""
         self._temperature = _HOT
 
@@ -55,6 +58,18 @@ class RealEngine:
     def temperature(self) -> float:
         """What the clients ask for now."""
         return self._temperature
+
+
+def model_folder(python: Path, environ: Mapping[str, str]) -> Path:
+    """Where models of this vLLM lie: beside it in a checkout, else in the user's cache."""
+    installed = python.parents[1]
+    if installed.name == ".vllm":
+        return installed / "models"
+    named = environ.get("XDG_CACHE_HOME", "")
+    # The XDG specification: a path that is not absolute is to be ignored.
+    home = environ.get("HOME") or str(Path.home())
+    cache = Path(named) if named.startswith("/") else Path(home) / ".cache"
+    return cache / "specctl" / "models"
 
 
 @contextlib.contextmanager
@@ -70,15 +85,10 @@ def real_engine(say: Callable[[str], None]) -> Iterator[RealEngine]:
             "the demonstration on vLLM needs a checkout and a vLLM for the CPU",
             hint="in a checkout of specctl run `make vllm` (about 3 minutes)",
         )
-    model = python.parents[1] / "models" / "smollm2-135m"
+    model = model_folder(python, os.environ) / "smollm2-135m"
     say(f"preparing the model in {model}")
-    made = subprocess.run(
-        [python, _MAKE_TARGET, model], capture_output=True, text=True, check=False, timeout=600
-    )
-    if made.returncode != 0:
-        last = made.stderr.strip().splitlines()[-1:] or ["no word"]
-        raise SpecctlError(f"the model could not be made: {last[0]}")
-    log = Path(tempfile.gettempdir()) / "specctl-demo-vllm.log"
+    _make(python, model)
+    log = _fresh_log()
     engine = LocalEngine(
         python,
         str(model),
@@ -102,6 +112,41 @@ def real_engine(say: Callable[[str], None]) -> Iterator[RealEngine]:
         )
         with _traffic(real):
             yield real
+    log.unlink(missing_ok=True)  # of a failed start it is what the hint names
+
+
+def _make(python: Path, model: Path) -> None:
+    """Make the model's folder unless it is there."""
+    try:
+        made = subprocess.run(
+            [python, _MAKE_TARGET, model],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_MAKE_DEADLINE_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SpecctlError(
+            f"the model was not made within {error.timeout:.0f} s", hint="is the network slow?"
+        ) from error
+    except OSError as error:
+        raise SpecctlError(f"{python} cannot be run: {error.strerror}") from error
+    if made.returncode != 0:
+        last = made.stderr.strip().splitlines()[-1:] or ["no word"]
+        raise SpecctlError(f"the model could not be made: {last[0]}")
+
+
+def _fresh_log() -> Path:
+    """A file that is nobody else's, for what vLLM prints."""
+    try:
+        with tempfile.NamedTemporaryFile(
+            prefix="specctl-demo-vllm-", suffix=".log", delete=False
+        ) as file:
+            return Path(file.name)
+    except OSError as error:
+        raise SpecctlError(
+            f"no file for vLLM's log: {error.strerror}", hint="set TMPDIR to a folder that can be"
+        ) from error
 
 
 @contextlib.contextmanager

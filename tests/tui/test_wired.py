@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from speccli.core.errors import RecordingError, UnreachableError, UsageError
 from tests.tui.world import ScriptedSource, World, text_of, until, wired
+from tui.outside import Later
 
 
 async def test_two_rounds_make_a_rate() -> None:
@@ -192,3 +193,16 @@ async def test_a_source_read_every_30_s_is_not_stale_between_two_reads() -> None
         world.at += 7
         app.rebuild()
         assert "STALE 77 s" in text_of(app)
+
+
+async def test_what_happens_by_itself_happens_on_the_screen_and_is_said() -> None:
+    world, source = World(1), ScriptedSource()
+    happened: list[float] = []
+    later = Later(0.01, lambda: happened.append(world.at), "demo", "the traffic turns hot")
+    app = wired(world, source, later=later)
+    async with app.run_test(size=(100, 40)) as pilot:
+        source.emit(world.round())
+        await until(pilot, lambda: bool(happened))
+        source.emit(world.round())
+        await until(pilot, lambda: text_of(app).count("the traffic turns hot") == 2)
+        assert happened == [world.at - 1] or happened == [world.at]

@@ -29,6 +29,10 @@ class Journal:
         """Everything kept, oldest first."""
         return tuple(self._events)
 
+    def tell(self, event: Event) -> None:
+        """Note something that no data shows."""
+        self._events.append(event)
+
     def update(self, findings: Iterable[Finding], at: float) -> None:
         """Note what began and what is over as of `at`."""
         present = {(f.code, f.subject): f for f in findings if f.severity != "info"}

@@ -82,6 +82,15 @@ class UiState:
     """The reader's zone; None: the machine's."""
 
 
+def next_window(ui: UiState) -> float | None:
+    """The window after the one looked over now; None: all of a recording."""
+    now = ui.window_s
+    if now is None:
+        return WINDOWS[0]
+    longer = next((window for window in WINDOWS if window > now), None)
+    return longer if longer or not ui.live else WINDOWS[0]
+
+
 RANK = {"critical": 0, "warning": 1, "unknown": 2, "info": 3, "ok": 4}
 """Trouble first."""
 
