@@ -282,8 +282,13 @@ class Window:
                 track.span_s = window_s
 
     def _drop_vanished(self, now: float) -> None:
-        """An engine that its server no longer shows is kept for a window, then forgotten."""
-        keep_s = max(60.0, self.settings.window_s or 60.0)
+        """An engine that its server no longer shows is kept for a window, then forgotten.
+
+        Where the window is everything there is (a replay), so is the engine that was lost.
+        """
+        if self.settings.window_s is None:
+            return
+        keep_s = max(60.0, self.settings.window_s)
         for key, track in list(self._tracks.items()):
             read_at = self._targets[key[0]].read_at
             if read_at is not None and read_at - track.last.at > keep_s:

@@ -274,7 +274,7 @@ def test_an_engine_that_fails_is_stale_for_a_moment_and_then_down() -> None:
 
 def test_an_engine_that_leaves_its_page_is_missing_and_then_forgotten() -> None:
     two = GOOD + GOOD.replace('engine="0"', 'engine="1"')
-    window = replay([two, two, GOOD])
+    window = replay([two, two, GOOD], Settings())
     assert [(e.engine, e.state) for e in window.snapshot().engines] == [
         ("0", "no-traffic"),
         ("1", "missing"),
@@ -282,6 +282,17 @@ def test_an_engine_that_leaves_its_page_is_missing_and_then_forgotten() -> None:
     window.push([scrape(NOW + 90, GOOD)])
     assert [e.engine for e in window.snapshot().engines] == ["0"]
     assert "gone from its server's page" in texts(window)
+
+
+def test_an_engine_that_leaves_its_page_stays_in_a_whole_recording() -> None:
+    two = GOOD + GOOD.replace('engine="0"', 'engine="1"')
+    window = replay([two, two])
+    for minute in range(1, 60):
+        window.push([scrape(NOW + 60 * minute, GOOD)])
+    assert [(e.engine, e.state) for e in window.snapshot().engines] == [
+        ("0", "no-traffic"),
+        ("1", "missing"),
+    ]
 
 
 def test_an_engine_that_comes_later_does_not_add_its_past_to_the_fleet() -> None:
