@@ -1,11 +1,11 @@
-"""Write the recording rules from the tables in speccli.core.sources.recorded (`make rules`)."""
+"""Write the rules, their tests and the dashboard with default thresholds (`make rules`)."""
 
 from pathlib import Path
 
-from speccli.core.sources.recorded import rules_text
+from speccli.core.alert.rules.model import Terms
+from speccli.core.alert.rules.write import files, write
 
-PATH = Path(__file__).parents[1] / "manifests" / "monitoring" / "recording-rules.yaml"
+FOLDER = Path(__file__).parents[1] / "manifests" / "monitoring"
 
 if __name__ == "__main__":
-    PATH.parent.mkdir(parents=True, exist_ok=True)
-    PATH.write_text(rules_text())
+    write(FOLDER, files(Terms(), made_by="make rules"), force=True)

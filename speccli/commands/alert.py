@@ -185,6 +185,47 @@ def watch(
     raise typer.Exit(code)
 
 
+@app.command("rules", epilog=_EPILOG)
+@with_source
+def rules(
+    source: SourceOptions,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the files go.")] = Path(
+        "outputs"
+    ),
+    namespace: Annotated[str | None, typer.Option(help="Namespace of the PrometheusRule.")] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--label",
+            metavar="KEY=VALUE",
+            help="What the operator picks rules by: release=kube-prometheus-stack; repeat.",
+        ),
+    ] = None,
+    baseline: BaselineOption = None,
+    require_traffic: RequireTraffic = False,
+    test: Annotated[bool, typer.Option("--test", help="Run promtool on what was written.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite files that specctl did not write.")
+    ] = False,
+    state: StateOption = None,
+) -> None:
+    """Write Prometheus rules, their tests and a Grafana dashboard.
+
+    Thresholds are those of `alert check`: --floor, --hold, specctl.toml. Sources are not asked.
+    """
+    from speccli.core.alert.rules.promtool import prove
+    from speccli.core.alert.rules.write import files, labels_of, terms_of, write
+
+    settings = _settings(source, baseline, None, None)
+    terms = terms_of(_terms(settings, state, {}, False, ("1/1", 1), require_traffic), settings)
+    texts = files(terms, namespace=namespace, labels=labels_of(label or ()))
+    for path in write(out, texts, force=force):
+        output.text(str(path))
+    if test:
+        for line in prove(out):
+            diagnostics.say(line)
+
+
 def _check(asked: Asked, output_format: output.Format, *, dry: bool) -> int:
     from speccli.core import deadline
     from speccli.core.alert import check as checking

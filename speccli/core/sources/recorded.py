@@ -12,6 +12,7 @@ from typing import Any
 
 from speccli.core.engines.base import Adapter
 from speccli.core.engines.registry import ADAPTERS
+from speccli.core.sources.derived import derived_rules
 from speccli.core.sources.promql import (
     INFO,
     LEVEL,
@@ -74,6 +75,7 @@ def recording_rules() -> dict[str, Any]:
             name = f"specctl-{adapter.kind}-{histogram.field}"
             buckets = _rules(adapter, [*fleet.buckets(histogram)])
             groups.append({"name": name, "rules": buckets})
+    groups.append({"name": "specctl-derived", "rules": derived_rules()})
     return {"groups": [{**group, "interval": duration(RULE_INTERVAL_S)} for group in groups]}
 
 

@@ -90,12 +90,12 @@ def test_the_rules_file_is_up_to_date() -> None:
 
 def test_every_rule_says_what_it_is_once() -> None:
     rules = [rule for group in recording_rules()["groups"] for rule in group["rules"]]
-    named = [(rule["record"], *sorted(rule["labels"].items())) for rule in rules]
+    named = [(rule["record"], *sorted(rule.get("labels", {}).items())) for rule in rules]
     assert len(set(named)) == len(named)
     slots = {
         (rule["labels"]["engine_kind"], rule["labels"]["slot"])
         for rule in rules
-        if "slot" in rule["labels"]
+        if "slot" in rule.get("labels", {})
     }
     for adapter in ADAPTERS:
         fleet = Fleet(adapter)
