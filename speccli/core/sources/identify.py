@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from speccli.core.engines.vllm import method_of
@@ -45,8 +47,7 @@ async def identify(
                 server = await _json(session, f"{target.name}/get_server_info", headers)
             told = from_server_info(server)
         if "method" not in told and target.host in _LOOPBACK:
-            command = await asyncio.to_thread(listening_command, target.port)
-            told |= from_command(command) if command else {}
+            told |= await asyncio.to_thread(_from_port, target.port)
         info |= facts(told)
     except Exception:  # noqa: BLE001 - whatever is wrong with it, the server does not tell
         return info
@@ -108,37 +109,123 @@ def _known(**facts: Any) -> dict[str, Any]:
     return {name: fact for name, fact in facts.items() if fact is not None}
 
 
-def from_command(command: Sequence[str]) -> dict[str, Any]:
-    """What a vLLM or SGLang command line says of speculation; empty if it is neither's."""
-    words = list(command)
-    if any("sglang" in word for word in words[:4]):
-        told = dict(_flags(words))
+def from_command(command: Sequence[str], process: Path | None = None) -> dict[str, Any]:
+    """What a vLLM or SGLang command line says of speculation; empty if it is neither's.
+
+    Args:
+        command: The words.
+        process: Its folder in /proc, whose working directory and root paths belong to; None: ours.
+    """
+    program, words = _program(command)
+    if program is None:
+        return {}
+    from_file = _config_words(words, process)
+    if program == "sglang":
+        told = dict(_flags([*(from_file or ()), *words]))
         named = {
             f"speculative_{key}": _scalar(told.get(f"--speculative-{flag}", "null"))
             for key, flag in _SGLANG_FLAGS.items()
         }
+        if from_file is None and not named["speculative_algorithm"]:
+            return {}
         return from_server_info(named)
-    if not any("vllm" in word for word in words):
+    config = _speculation(words)
+    if config == {}:  # what is typed beats what is in the file
+        if from_file is None:
+            return {}
+        config = _speculation(from_file)
+    if config is None:
         return {}
+    if config:
+        if "method" not in config and config.get("model") == "ngram":
+            config["method"] = "ngram"
+        return _from_config(config)
+    return _from_model([*words, *(from_file or ())], process)
+
+
+def _program(command: Sequence[str]) -> tuple[str | None, list[str]]:
+    """`vllm` or `sglang` where a command line starts that server; the words after it."""
+    words = list(command)
+    if words and _PYTHON.fullmatch(PurePath(words[0]).name):
+        del words[0]
+        while words and words[0].startswith("-") and words[0] != "-m":
+            if words[0] == "-c":
+                return None, []
+            del words[: 2 if words[0] in {"-W", "-X"} else 1]
+        if words[:1] == ["-m"]:
+            module, words = "".join(words[1:2]), words[2:]
+            if module.startswith("vllm.entrypoints.cli"):
+                return ("vllm" if words[:1] == ["serve"] else None), words[1:]
+            known = module.startswith(("vllm.entrypoints.", "sglang.launch_server"))
+            return (module.partition(".")[0] if known else None), words
+        script = "".join(words[:1])
+        if script.endswith(("/vllm/entrypoints/openai/api_server.py", "/sglang/launch_server.py")):
+            return ("sglang" if script.endswith("launch_server.py") else "vllm"), words[1:]
+    name = PurePath(words[0]).name if words else ""
+    if name in {"vllm", "sglang"} and words[1:2] == ["serve"]:
+        return name, words[2:]
+    return None, []
+
+
+_PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
+
+
+def _speculation(words: Sequence[str]) -> dict[str, Any] | None:
+    """VLLM's speculative configuration in some words; None where it cannot be read."""
     config: dict[str, Any] = {}
-    flags = {"--spec-method": "method", "--spec-model": "model"}
-    flags["--spec-tokens"] = "num_speculative_tokens"
     for flag, value in _flags(words):
         if flag in {"--speculative-config", "-sc"}:
             try:
                 config |= {k.replace("-", "_"): v for k, v in json.loads(value).items()}
             except (ValueError, AttributeError):
-                return {}
+                return None
         elif flag.startswith("--speculative-config."):
             key = flag.removeprefix("--speculative-config.").replace("-", "_")
             config[key] = _scalar(value)
-        elif flag in flags:
-            config[flags[flag]] = _scalar(value)
-    if config:
-        if "method" not in config and config.get("model") == "ngram":
-            config["method"] = "ngram"
-        return _from_config(config)
-    return _from_model(words)
+        elif flag in _VLLM_FLAGS:
+            config[_VLLM_FLAGS[flag]] = _scalar(value)
+    return config
+
+
+_VLLM_FLAGS = {
+    "--spec-method": "method",
+    "--spec-model": "model",
+    "--spec-tokens": "num_speculative_tokens",
+}
+
+
+def _config_words(words: Sequence[str], process: Path | None) -> list[str] | None:
+    """What stands in the file of `--config`, as words; None if there is one that is not read."""
+    named = [value for flag, value in _flags(words) if flag == "--config"]
+    if not named:
+        return []
+    import yaml
+
+    try:
+        path = _seen_by(process, named[-1])
+        if not path.is_file() or path.stat().st_size > _LARGEST:
+            return None
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
+        return None
+    if not isinstance(content, dict):
+        return None
+    found: list[str] = []
+    for key, value in content.items():
+        if value is None or value is False:
+            continue
+        text = value if isinstance(value, str) else json.dumps(value, default=str)
+        found += [f"--{key}"] if value is True else [f"--{key}", text]
+        if key in {"model", "model_tag"}:
+            found.append(text)
+    return found
+
+
+def _seen_by(process: Path | None, path: str) -> Path:
+    """A path as a process sees it, which may live in another root."""
+    if process is None:
+        return Path(path)
+    return process / "root" / path.lstrip("/") if path.startswith("/") else process / "cwd" / path
 
 
 _SGLANG_FLAGS = {
@@ -158,10 +245,10 @@ def _flags(words: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield (name.replace("_", "-") if name.startswith("--") else name) + dot + key, value
 
 
-def _from_model(words: Sequence[str]) -> dict[str, Any]:
+def _from_model(words: Sequence[str], process: Path | None) -> dict[str, Any]:
     """A Speculators folder given as the model brings its own draft."""
     for word in words:
-        path = Path(word) / "config.json"
+        path = _seen_by(process, word) / "config.json"
         try:
             if not word.startswith("-") and path.is_file():
                 config = json.loads(path.read_text())
@@ -181,8 +268,22 @@ def _scalar(text: str) -> Any:
         return text
 
 
-def listening_command(port: int) -> list[str] | None:
-    """The command line of the process on this machine that listens on a TCP port (Linux)."""
+def _from_port(port: int) -> dict[str, Any]:
+    process = listening(port)
+    return from_command(process.command, process.folder) if process else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """A process of this machine."""
+
+    command: list[str]
+    folder: Path
+    """In /proc."""
+
+
+def listening(port: int) -> Listening | None:
+    """The process on this machine that listens on a TCP port (Linux)."""
     inodes = _listening_inodes(port)
     if not inodes:
         return None
@@ -193,7 +294,7 @@ def listening_command(port: int) -> list[str] | None:
             links = {str(fd.readlink()) for fd in (process / "fd").iterdir()}
             if links & inodes:
                 words = (process / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
-                return [word.decode("utf-8", "replace") for word in words]
+                return Listening([word.decode("utf-8", "replace") for word in words], process)
         except OSError:
             continue
     return None

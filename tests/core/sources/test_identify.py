@@ -13,7 +13,7 @@ from speccli.core.sources.identify import (
     from_command,
     from_server_info,
     identify,
-    listening_command,
+    listening,
 )
 from speccli.core.sources.targets import parse_target
 from tests.support.servers import Server
@@ -140,6 +140,28 @@ EAGLE3 = {"method": "eagle3", "draft": "org/head", "k": 4}
             id="sglang",
         ),  # fmt: skip
         pytest.param(["python3", "-m", "http.server"], {}, id="another-program"),
+        pytest.param(["kubectl", "port-forward", "svc/vllm", "8000:8000"], {}, id="port-forward"),
+        pytest.param(["kubectl", "port-forward", "vllm", "serve"], {}, id="port-forward-of-a-pod"),
+        pytest.param(["ssh", "-N", "-L", "8000:vllm-0:8000", "host"], {}, id="tunnel"),
+        pytest.param(["ssh", "-L", "8000:sglang:8000", "host"], {}, id="tunnel-to-sglang"),
+        pytest.param(["socat", "TCP-LISTEN:8000", "TCP:vllm:8000"], {}, id="socat"),
+        pytest.param(["python3", "/opt/vllm/proxy.py", "serve"], {}, id="a-script-near-vllm"),
+        pytest.param(["python3", "-c", "x", "vllm", "serve", "m"], {}, id="python-c"),
+        pytest.param(["vllm", "bench", "serve"], {}, id="vllm-that-serves-not"),
+        pytest.param(
+            ["/usr/bin/python3.11", "-u", "-X", "dev", "/opt/bin/vllm", "serve", "m"],
+            {"method": "none"},
+            id="script-of-python",
+        ),
+        pytest.param(
+            ["python", "-m", "vllm.entrypoints.cli.main", "serve", "m"],
+            {"method": "none"},
+            id="module-of-the-cli",
+        ),
+        pytest.param(["python", "-m", "vllm.entrypoints.cli.main", "bench"], {}, id="another-verb"),
+        pytest.param(
+            ["python3", "-m", "sglang.launch_server"], {"method": "none"}, id="sglang-plain"
+        ),
         pytest.param([], {}, id="nothing"),
     ],
 )
@@ -164,6 +186,30 @@ def test_a_speculators_folder_brings_its_own_draft(
     assert found == (told if told["method"] == "none" else {**told, "draft": str(tmp_path)})
 
 
+@pytest.mark.parametrize(
+    ("content", "typed", "told"),
+    [
+        (f"model: m\nspeculative-config: '{JSON}'\n", [], EAGLE3),
+        ("speculative_config:\n  method: ngram\n  num_speculative_tokens: 3\n", [], {"method": "ngram", "k": 3}),
+        ("spec-method: ngram\nspec-tokens: 3\n", [], {"method": "ngram", "k": 3}),
+        ("model: m\nenforce-eager: true\n", [], {"method": "none"}),
+        ("spec-method: ngram\n", ["-sc", JSON], EAGLE3),
+        ("a: [", [], {}),
+        ("just text", [], {}),
+        (None, [], {}),
+        (None, ["-sc", JSON], EAGLE3),
+    ],
+)  # fmt: skip
+def test_what_stands_in_the_file_of_config_counts(
+    tmp_path: Path, content: str | None, typed: list[str], told: dict[str, Any]
+) -> None:
+    file = tmp_path / "serve.yaml"
+    if content is not None:
+        file.write_text(content)
+    assert from_command(["vllm", "serve", "m", "--config", str(file), *typed]) == told
+    assert from_command(["vllm", "serve", "m", f"--config={file}", *typed]) == told
+
+
 SERVE = """
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -179,18 +225,23 @@ server.serve_forever()
 """
 
 
-async def test_the_process_behind_a_port_of_this_machine_is_found() -> None:
-    words = ["-c", SERVE, "vllm", "serve", "m", "--speculative-config", JSON]
+@pytest.mark.parametrize("way", ["typed", "file"])
+async def test_the_process_behind_a_port_of_this_machine_is_found(tmp_path: Path, way: str) -> None:
+    script = tmp_path / "vllm"
+    script.write_text(SERVE)
+    (tmp_path / "serve.yaml").write_text(f"speculative-config: '{JSON}'\n")
+    more = ["--speculative-config", JSON] if way == "typed" else ["--config", "serve.yaml"]
+    words = [str(script), "serve", "m", *more]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, *words, stdout=asyncio.subprocess.PIPE
+        sys.executable, *words, stdout=asyncio.subprocess.PIPE, cwd=tmp_path
     )
     try:
         assert process.stdout is not None
         port = int(await process.stdout.readline())
-        command = listening_command(port)
-        assert command is not None
-        assert command[1:] == words
-        assert from_command(command) == EAGLE3
+        found = listening(port)
+        assert found is not None
+        assert found.command[1:] == words
+        assert from_command(found.command, found.folder) == EAGLE3
         async with ClientSession() as session:
             target = parse_target(f"http://127.0.0.1:{port}")
             assert await identify(session, target, {}) == EAGLE3
@@ -200,7 +251,7 @@ async def test_the_process_behind_a_port_of_this_machine_is_found() -> None:
 
 
 def test_a_port_nobody_listens_at_has_no_command() -> None:
-    assert listening_command(1) is None
+    assert listening(1) is None
 
 
 async def ask(handler: Any, headers: dict[str, str] | None = None) -> dict[str, Any]:
