@@ -153,7 +153,8 @@ class Snapshot:
         """What the fleet's numbers are measured on."""
         if self.pooled is not None:
             gauges = self.pooled_gauges or ()
-            return Subject(self.pooled, gauges, self._kind, engines=self.pooled_engines)
+            several = any(e.several_api_servers for e in self.engines)
+            return Subject(self.pooled, gauges, self._kind, several, engines=self.pooled_engines)
         members = self.fresh
         windowed = [e for e in members if e.increase and not e.increase.since_start]
         members = tuple(windowed) or members
@@ -186,8 +187,11 @@ class Snapshot:
 
     @cached_property
     def by_batch(self) -> tuple[BatchRow, ...]:
-        """Latency by batch size over the fleet, one row per range seen."""
-        return batch_rows(self.fresh)
+        """Latency by batch size over the fleet, one row per range seen.
+
+        Outliers are not the fleet: none where it was summed elsewhere, and `unbinned` says so.
+        """
+        return () if self.pooled is not None else batch_rows(self.fresh)
 
 
 def _map_metrics(metrics: Metrics, *, stale: bool, reason: str) -> Metrics:

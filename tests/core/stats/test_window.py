@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -570,6 +571,27 @@ def test_numbers_by_batch_are_pooled_over_the_fleet() -> None:
     assert rows["9-16"].itl.n == 2 * 15 * 20 * 12
     total = sum(row.itl.n for row in rows.values() if row.itl)
     assert total == sum(e.hist["itl"].n for e in engines) - 2 * 20 * 2
+
+
+def test_outliers_are_no_rows_by_batch_of_a_fleet_that_was_summed_elsewhere() -> None:
+    engine = Engine()
+    bodies = []
+    for at in range(4):
+        engine.serve(random.Random(at), 20, 4)
+        bodies.append(page(engine))
+    alone = seen(*bodies)
+    summed = replace(alone, pooled=alone.subject.pool, pooled_engines=2000, unbinned="pooled")
+    assert alone.by_batch
+    assert summed.by_batch == ()
+    assert summed.fleet.batch_size.value is not None
+
+
+def test_several_api_servers_that_outliers_show_make_no_batch_size_of_the_summed_fleet() -> None:
+    alone = seen(*(page(Engine(steps=n, generation=5 * n)) for n in (10, 20)))
+    [engine] = alone.engines
+    told = (replace(engine, several_api_servers=True),)
+    summed = replace(alone, engines=told, pooled=alone.subject.pool, pooled_engines=2000)
+    assert "several API servers" in (summed.fleet.batch_size.reason or "")
 
 
 def test_the_trail_counts_no_accepted_tokens_without_the_drafted_ones() -> None:
