@@ -38,8 +38,8 @@ def command(
     """See a draft go bad, and be found.
 
     With a terminal it opens the live screen, where the draft goes bad after 20 s (q leaves).
-    Without one, or with --headless, it
-    watches for about 15 seconds and prints the status, the drop and the finding it raises.
+    Without one, or with --headless, it watches for about 15 seconds and prints the status, the
+    drop and the finding it raises.
     """
     on_screen = not headless and sys.stdout.isatty() and sys.stdin.isatty()
     if engine is Engine.VLLM:

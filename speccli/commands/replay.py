@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -27,12 +26,14 @@ def command(
 ) -> None:
     """Look at a kept incident again.
 
-    On the live screen, or with --once or -o json as one answer.
+    Needs a terminal, for the live screen; with --once or -o json it prints one answer for all of
+    the recording, and needs none.
     """
     from speccli.commands.status import look
-    from speccli.commands.top import screen
+    from speccli.commands.top import refuse_without_terminal, screen
 
     replayed = dataclasses.replace(source, replay=file)
-    if once or output_format is not output.Format.TABLE or not sys.stdout.isatty():
+    if once or output_format is not output.Format.TABLE:
         raise typer.Exit(look(replayed, output_format))
+    refuse_without_terminal("replay")
     raise typer.Exit(screen(replayed, pace=speed))

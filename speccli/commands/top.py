@@ -35,17 +35,27 @@ def command(
 
     Is speculation on, is it right, what does it earn, what do users feel, where, what happened.
 
-    Without a terminal, or with --once or -o json, it prints what `status` prints.
+    Needs a terminal; with --once or -o json it prints what `status` prints, and needs none.
     """
     if once or output_format is not output.Format.TABLE:
         from speccli.commands.status import look
 
         raise typer.Exit(look(source, output_format))
+    refuse_without_terminal("top")
+    raise typer.Exit(screen(source, ansi=ansi))
+
+
+def refuse_without_terminal(command: str) -> None:
+    """The screen is shown on standard output and typed at on standard input.
+
+    Raises:
+        UsageError: one of them is no terminal.
+    """
     if not (sys.stdout.isatty() and sys.stdin.isatty()):
         raise UsageError(
-            "top needs a terminal", hint="add --once, or use `specctl status`, where there is none"
+            f"{command} needs a terminal",
+            hint="add --once, or use `specctl status`, where there is none",
         )
-    raise typer.Exit(screen(source, ansi=ansi))
 
 
 def screen(source: SourceOptions, *, ansi: bool = False, pace: float = 1.0) -> int:
