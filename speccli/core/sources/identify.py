@@ -256,6 +256,8 @@ def _from_model(words: Sequence[str], process: Path | None) -> dict[str, Any]:
                 if isinstance(kind, str):
                     method = {"peagle": "p-eagle"}.get(kind, kind)
                     return {"method": method, "draft": word}
+            elif "speculator" in word.lower():
+                return {}  # perhaps such a folder on a hub: vLLM reads there what it drafts with
         except (OSError, ValueError):
             continue
     return {"method": "none"}

@@ -147,6 +147,7 @@ EAGLE3 = {"method": "eagle3", "draft": "org/head", "k": 4}
         pytest.param(["socat", "TCP-LISTEN:8000", "TCP:vllm:8000"], {}, id="socat"),
         pytest.param(["python3", "/opt/vllm/proxy.py", "serve"], {}, id="a-script-near-vllm"),
         pytest.param(["python3", "-c", "x", "vllm", "serve", "m"], {}, id="python-c"),
+        pytest.param(["vllm", "serve", "org/m-speculator.eagle3"], {}, id="perhaps-with-a-draft"),
         pytest.param(["vllm", "bench", "serve"], {}, id="vllm-that-serves-not"),
         pytest.param(
             ["/usr/bin/python3.11", "-u", "-X", "dev", "/opt/bin/vllm", "serve", "m"],
@@ -190,7 +191,7 @@ def test_a_speculators_folder_brings_its_own_draft(
     ("content", "typed", "told"),
     [
         (f"model: m\nspeculative-config: '{JSON}'\n", [], EAGLE3),
-        ("speculative_config:\n  method: ngram\n  num_speculative_tokens: 3\n", [], {"method": "ngram", "k": 3}),
+        ("speculative_config:\n  method: ngram\n", [], {"method": "ngram"}),
         ("spec-method: ngram\nspec-tokens: 3\n", [], {"method": "ngram", "k": 3}),
         ("model: m\nenforce-eager: true\n", [], {"method": "none"}),
         ("spec-method: ngram\n", ["-sc", JSON], EAGLE3),
