@@ -54,9 +54,9 @@ class PrometheusPoller(Poller):
         if self.pooled is None and (
             self._mode == "pooled" or (self._mode == "auto" and census.total > self._raw_engines)
         ):
-            self._fit(census.interval_s)
             self.pooled = PooledFleet(self.source, self.window, census)
         if self.pooled is not None:
+            self._fit(census.interval_s)
             return await self.pooled.refresh(quick=self._quick)
         scrapes = await self.source.scrapes()
         self._fit(census.interval_s)
@@ -93,7 +93,7 @@ class PrometheusPoller(Poller):
     def _fit(self, interval_s: float) -> None:
         """A sample stands for now until two scrapes after it have not come."""
         settings = self.window.settings
-        self.window.simulated = self.window.simulated or self.source.simulated
+        self.window.simulated = self.source.simulated
         stale_s = max(settings.stale_s, 2.5 * interval_s + 1.0)
         if stale_s > settings.stale_s:
             self.window.settings = replace(settings, stale_s=stale_s)

@@ -27,7 +27,9 @@ MIN_DRAFTED = 200
 """Draft tokens in the window before an engine's acceptance can make it an outlier."""
 
 _MATCHER = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"\s*(,|$)')
-_TARGET = ("up", PROCESS_START)
+_ABOUT_TARGETS = ("up", PROCESS_START)
+TARGET = ("cluster", "job", "namespace", "pod", "instance")
+"""Labels that tell one target from another: an address alone may be there in every cluster."""
 ENGINE_LABELS = frozenset({"model_name", *(name for a in ADAPTERS for name in a.engine_labels)})
 """Labels that engines write themselves; `up` does not have them."""
 _GROUPS = (
@@ -114,7 +116,7 @@ def tagged(slot: str, expression: str) -> str:
 
 def raw_engines(selector: Selector, span_s: float, instances: Iterable[str] = ()) -> str:
     """The raw samples of everything that engines write and specctl reads."""
-    names = one_of("__name__", WANTED - set(_TARGET) - {SIMULATED})
+    names = one_of("__name__", WANTED - set(_ABOUT_TARGETS) - {SIMULATED})
     return f"{selector.braces(names, *_instances(instances))}[{duration(span_s)}]"
 
 
@@ -122,7 +124,7 @@ def raw_targets(
     selector: Selector, span_s: float, jobs: Iterable[str], instances: Iterable[str] = ()
 ) -> str:
     """The raw samples of what Prometheus and the process say of a target: up, and since when."""
-    names = one_of("__name__", (*_TARGET, SIMULATED))
+    names = one_of("__name__", (*_ABOUT_TARGETS, SIMULATED))
     more = (names, one_of("job", jobs), *_instances(instances))
     return f"{selector.of_targets().braces(*more)}[{duration(span_s)}]"
 
@@ -145,11 +147,17 @@ def census(selector: Selector) -> str:
     first = f"group by (job,instance) (topk(1,{' or '.join(alive)}))"
     parts += [
         tagged("example", first),
-        tagged("simulated", f"group({SIMULATED})"),
+        tagged("simulated", _simulated(selector, alive)),
         tagged("rules", f"group by (version) ({INFO})"),
     ]
     # Two kinds of engine may be of one job: `or` keeps the first of two equal results.
     return " or ".join(parts)
+
+
+def _simulated(selector: Selector, alive: Iterable[str]) -> str:
+    """Whether an engine of the pool is a simulated one: its own page says so."""
+    said = f"{SIMULATED}{selector.of_targets().braces()}"
+    return f"group({said} and on ({','.join(TARGET)}) ({' or '.join(alive)}))"
 
 
 def newest(selector: Selector) -> str:
@@ -170,7 +178,7 @@ def _gauge(adapter: Adapter, field: str) -> Gauge:
 
 
 def _identity(adapter: Adapter) -> str:
-    return ",".join(("job", "namespace", "instance", *adapter.engine_labels, "model_name"))
+    return ",".join((*TARGET, *adapter.engine_labels, "model_name"))
 
 
 @dataclass(frozen=True)

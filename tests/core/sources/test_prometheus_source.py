@@ -222,6 +222,21 @@ async def test_a_target_that_left_prometheus_is_forgotten() -> None:
     assert {engine.target for engine in taken.engines} == {api.url}
 
 
+async def test_a_simulator_that_left_the_pool_leaves_it_real() -> None:
+    api = fed()
+    api.count.append(Series({"slot": "simulated"}, [(T0, "1")]))
+    now = [0.0]
+    source = PrometheusSource(api, window_s=60, clock=lambda: now[0])  # type: ignore[arg-type]
+    polled = PrometheusPoller(source, Window(Settings(), source="prometheus"))
+    first = await polled.round()
+    api.count.pop()
+    now[0] += 31
+    second = await polled.round()
+    assert first is not None
+    assert second is not None
+    assert (first.simulated, second.simulated) == (True, False)
+
+
 async def test_no_series_is_missing_with_the_selector_that_found_none() -> None:
     taken = await poller(Api()).round()
     assert taken is not None

@@ -84,6 +84,19 @@ def test_a_fleet_is_asked_with_its_selector_everywhere() -> None:
         assert expression.count("vllm:") == expression.count('namespace="prod"')
 
 
+def test_a_simulator_outside_of_the_pool_does_not_make_it_simulated() -> None:
+    asked = promql.census(Selector.parse('namespace="prod",model_name="m"'))
+    said = asked.partition("group(specctl_simulated")[2]
+    assert said.startswith('{namespace="prod"} and on (')
+    assert 'num_requests_running{namespace="prod",model_name="m"}' in said
+
+
+def test_one_address_in_two_clusters_is_two_engines() -> None:
+    expressions = [expression for _, expression in Fleet(VLLM).gauges()]
+    running = next(each for each in expressions if "requests_running" in each)
+    assert "max by (cluster,job,namespace,pod,instance,engine," in running
+
+
 def test_the_rules_file_is_up_to_date() -> None:
     assert RULES.read_text() == rules_text(), "run: make rules"
 
