@@ -13,6 +13,8 @@ import typer
 
 from speccli import diagnostics
 from speccli.core import config
+from speccli.core.errors import UsageError
+from speccli.core.units import seconds
 from speccli.output import Format
 
 FormatOption = Annotated[
@@ -153,13 +155,34 @@ class SourceOptions:
         for note in config.unknown_variables(environment):
             diagnostics.warn(note)
         flags = {field.name: getattr(self, field.name) for field in fields(self)}
-        return config.load(
+        settings = config.load(
             flags, profile=self.profile, environment=environment, directory=directory
         )
+        if settings.window and seconds(settings.window, what="--window") <= 0:
+            raise UsageError(
+                f"--window {settings.window} looks back over nothing", hint="write 30s, 5m or 1h"
+            )
+        return settings
+
+
+READS = frozenset(
+    {"endpoint", "prometheus", "selector", "replay", "interval", "deadline"}
+    | {"token", "token_file", "ca", "cert", "key", "insecure"}
+)
+"""Options that say what is read, and how."""
+JUDGES = frozenset({"floor", "hold"})
+"""Options that say what numbers are held against."""
+PRICES = frozenset({"gpu_hour_usd", "gpus_per_engine", "baseline_cost"})
+"""Options that say what hardware costs."""
 
 
 def with_source(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command whose first parameter is `SourceOptions` those options as flags."""
+    return source_without()(command)
+
+
+def source_without(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The same without options that would do nothing in this command."""
     hints = get_type_hints(SourceOptions, include_extras=True)
     shared = [
         inspect.Parameter(
@@ -169,17 +192,21 @@ def with_source(command: Callable[..., Any]) -> Callable[..., Any]:
             annotation=hints[field.name],
         )
         for field in fields(SourceOptions)
+        if field.name not in names
     ]
-    names = {field.name for field in fields(SourceOptions)}
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
 
-    @functools.wraps(command)
-    def wrapper(**given: Any) -> Any:
-        source = SourceOptions(**{name: given.pop(name) for name in names})
-        return command(source, **given)
+    def give(command: Callable[..., Any]) -> Callable[..., Any]:
+        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
 
-    own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
-    del wrapper.__wrapped__  # else the old signature is found
-    wrapper.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
-    wrapper.__annotations__ = {p.name: p.annotation for p in [*own, *shared]}
-    return wrapper
+        @functools.wraps(command)
+        def wrapper(**given: Any) -> Any:
+            source = SourceOptions(**{each.name: given.pop(each.name) for each in shared})
+            return command(source, **given)
+
+        own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+        del wrapper.__wrapped__  # else the old signature is found
+        wrapper.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+        wrapper.__annotations__ = {p.name: p.annotation for p in [*own, *shared]}
+        return wrapper
+
+    return give

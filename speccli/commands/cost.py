@@ -8,7 +8,7 @@ import typer
 
 from speccli import diagnostics, output
 from speccli.core.errors import ExitCode
-from speccli.options import FormatOption, SourceOptions, with_source
+from speccli.options import JUDGES, FormatOption, SourceOptions, source_without
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 DEFAULT_WINDOW_S = 10.0
 
 
-@with_source
+@source_without("method", *JUDGES)
 def command(
     source: SourceOptions,
     output_format: FormatOption = output.Format.TABLE,

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import typer
 
 from speccli import output
-from speccli.options import FormatOption, SourceOptions, with_source
+from speccli.options import JUDGES, PRICES, FormatOption, SourceOptions, source_without
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-@with_source
+@source_without("window", "interval", *JUDGES, *PRICES)
 def command(
     source: SourceOptions,
     output_format: FormatOption = output.Format.TABLE,

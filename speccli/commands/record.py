@@ -9,10 +9,10 @@ import typer
 
 from speccli import diagnostics
 from speccli.core.errors import ExitCode
-from speccli.options import SourceOptions, with_source
+from speccli.options import JUDGES, PRICES, SourceOptions, source_without
 
 
-@with_source
+@source_without("method", *JUDGES, *PRICES)
 def command(
     source: SourceOptions,
     file: Annotated[

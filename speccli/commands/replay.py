@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from speccli import output
-from speccli.options import FormatOption, SourceOptions, with_source
+from speccli.options import READS, FormatOption, SourceOptions, source_without
 
 
-@with_source
+@source_without(*READS)
 def command(
     source: SourceOptions,
     file: Annotated[Path, typer.Argument(help="A recording.", metavar="FILE")],

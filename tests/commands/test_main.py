@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 from pathlib import Path
@@ -61,6 +62,52 @@ def test_the_version_is_printed() -> None:
     answer = specctl("--version")
     assert (answer.exit_code, answer.stderr) == (0, "")
     assert answer.stdout.startswith("specctl ")
+
+
+JUDGES = {"--floor", "--hold"}
+PRICES = {"--gpu-hour-usd", "--gpus-per-engine", "--baseline-cost"}
+READS = {
+    *("--endpoint", "--prometheus", "--selector", "--replay", "--interval", "--deadline"),
+    *("--token", "--token-file", "--ca", "--cert", "--key", "--insecure"),
+}
+EVERY = JUDGES | PRICES | READS | {"--profile", "--window", "--method"}
+
+
+@pytest.mark.parametrize(
+    ("command", "lacks"),
+    [
+        ("status", set()),
+        ("top", set()),
+        ("replay", READS),
+        ("record", JUDGES | PRICES | {"--method"}),
+        ("cost", JUDGES | {"--method"}),
+        ("doctor", JUDGES | PRICES | {"--window", "--interval"}),
+    ],
+)
+def test_a_command_has_the_options_that_act_and_no_others(command: str, lacks: set[str]) -> None:
+    text = specctl(command, "--help").stdout
+    told = set(re.findall(r"^  (?:-\w, )?(--[a-z0-9-]+)", text, re.MULTILINE))
+    assert told & EVERY == EVERY - lacks
+
+
+def test_a_recording_is_replayed_whatever_source_is_configured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SPECCTL_ENDPOINT", "127.0.0.1:1")
+    assert specctl("replay", RECORDING, "--once", "--floor", "0.5").exit_code == 0
+    for other in (("--replay", "other"), ("-e", "h:1")):
+        answer = specctl("replay", RECORDING, "--once", *other)
+        assert answer.exit_code == 64
+        assert f"No such option: {other[0]}" in answer.stderr
+
+
+@pytest.mark.parametrize("window", ["0", "0s", "0.0m"])
+@pytest.mark.parametrize("command", ["status", "top", "cost"])
+def test_a_window_of_nothing_is_refused(command: str, window: str) -> None:
+    once = ("--once",) if command == "top" else ()
+    answer = specctl(command, *once, "--replay", RECORDING, "--window", window)
+    assert (answer.exit_code, answer.stdout) == (64, "")
+    assert f"--window {window} looks back over nothing" in answer.stderr
 
 
 # ---- usage errors ----------------------------------------------------------------------------

@@ -79,7 +79,6 @@ def test_a_window_of_a_recording_is_its_end() -> None:
     [
         (("no-such-file",), "cannot read no-such-file"),
         ((RECORDING, "--speed", "0"), "--speed"),
-        ((RECORDING, "-e", "h:1"), "one source at a time"),
     ],
 )
 def test_what_cannot_be_replayed_is_64(words: tuple[str | Path, ...], said: str) -> None:
