@@ -14,7 +14,11 @@ class Scrape:
     at: float
     """When the answer came, Unix seconds."""
     target: str
-    """The server's URL without credentials, path `/metrics` or query."""
+    """The server's URL without credentials, path `/metrics` or query.
+
+    Where one address stands for several servers (two clusters behind one Thanos), `#` and the
+    labels that tell them apart follow.
+    """
     status: int | None = None
     """HTTP status of the answer; None when there was none."""
     body: bytes = b""

@@ -18,6 +18,7 @@ from speccli.core.engines.base import Adapter, Histogram
 from speccli.core.engines.registry import adapter_named
 from speccli.core.errors import SourceError
 from speccli.core.sources import promql
+from speccli.core.sources.naming import address_of
 from speccli.core.sources.promapi import Answer
 from speccli.core.sources.prometheus import Census, PrometheusSource, rounds_of
 from speccli.core.sources.recorded import complete, recorded, recorded_window
@@ -276,7 +277,7 @@ class PooledFleet:
         for scrapes in rounds_of(await self._page.scrapes()):
             self.window.push(scrapes)
         shown = {f"http://{instance}" for instance in wanted} | set(wanted)
-        self.window.keep(target for target in self._page.targets if target in shown)
+        self.window.keep(t for t in self._page.targets if address_of(t) in shown)
 
     # Answers ------------------------------------------------------------------------------------
 

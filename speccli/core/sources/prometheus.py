@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from speccli.core.errors import SourceError
 from speccli.core.sources import promql
 from speccli.core.sources.base import Scrape
+from speccli.core.sources.naming import Names
 from speccli.core.sources.promapi import PrometheusApi, Series
 
 RAW_ENGINES = 64
@@ -131,6 +132,7 @@ class PrometheusSource:
         self._asked_interval = interval_s
         self._most = most_engines
         self._instances: tuple[str, ...] = ()
+        self._names = Names()
         self._clock = clock
         self._counted_at = -math.inf
         self._delivered: dict[str, float] = {}
@@ -234,7 +236,10 @@ class PrometheusSource:
         )
         note = engines.note or targets.note
         self.note = note or self.note
-        found = to_scrapes(engines.series, targets.series, self._delivered, note=note)
+        names = self._names
+        found = to_scrapes(engines.series, targets.series, self._delivered, names=names, note=note)
+        for name in names.dropped:
+            self._delivered.pop(name, None)
         for scrape in found:
             self._delivered[scrape.target] = max(scrape.at, self._delivered.get(scrape.target, 0.0))
             self.newest = max(self.newest, scrape.at)
@@ -252,6 +257,7 @@ def to_scrapes(
     targets: Iterable[Series],
     delivered: Mapping[str, float],
     *,
+    names: Names | None = None,
     note: str | None = None,
 ) -> list[Scrape]:
     """The pages that raw samples were scraped from, oldest first.
@@ -262,24 +268,27 @@ def to_scrapes(
         engines: Series that engines write.
         targets: `up` and `process_start_time_seconds`.
         delivered: Per target, the time up to which pages were made before.
+        names: What targets are called, as learned so far.
         note: What to say of each page.
     """
-    targets = tuple(targets)
+    engines, targets, names = tuple(engines), tuple(targets), names or Names()
+    names.learn(engines, targets)
     added = set[str]().union(*(s.labels for s in targets if s.labels.get("__name__") == "up"))
     strip = _TARGET_LABELS | (added - promql.ENGINE_LABELS)
     pages: dict[tuple[str, float], list[str]] = {}
     for series in engines:
-        _spread(series, strip, delivered, pages)
+        _spread(series, names.of(series.labels), strip, delivered, pages)
     known = {target for target, _ in pages} | delivered.keys()
     states: dict[tuple[str, float], bool] = {}
     for series in targets:
-        target = target_of(series.labels)
+        target = names.of(series.labels)
         if series.labels.get("__name__") == "up":
             since = delivered.get(target, 0.0)
             states |= {(target, at): float(v) > 0 for at, v in series.samples if at > since}
     for series in targets:
         if series.labels.get("__name__") != "up":
-            _spread(series, strip, delivered, pages, only_known=True)
+            target = names.of(series.labels)
+            _spread(series, target, strip, delivered, pages, only_known=True)
     found = [
         Scrape(at, target, 200, ("\n".join(lines) + "\n").encode(), note=note)
         for (target, at), lines in pages.items()
@@ -310,13 +319,13 @@ def rounds_of(scrapes: Iterable[Scrape]) -> Iterator[list[Scrape]]:
 
 def _spread(
     series: Series,
+    target: str,
     strip: frozenset[str],
     delivered: Mapping[str, float],
     pages: dict[tuple[str, float], list[str]],
     *,
     only_known: bool = False,
 ) -> None:
-    target = target_of(series.labels)
     since = delivered.get(target, 0.0)
     head = _head(series.labels, strip)
     for at, value in series.samples:
@@ -328,12 +337,6 @@ def _spread(
                 continue
             page = pages[target, at] = []
         page.append(f"{head} {value}")
-
-
-def target_of(labels: Mapping[str, str]) -> str:
-    """The URL of the target that a series belongs to."""
-    name = labels.get("instance") or labels.get("pod") or labels.get("job") or "unnamed"
-    return name if "://" in name else f"http://{name}"
 
 
 def _head(labels: Mapping[str, str], strip: frozenset[str]) -> str:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from speccli.core.engines.registry import PROCESS_START
 from speccli.core.errors import SourceError
 from speccli.core.metrics.parse import parse_sample
 from speccli.core.poll_prometheus import PrometheusPoller
@@ -101,6 +102,60 @@ def test_label_values_survive(value: str) -> None:
 def test_without_an_instance_the_pod_names_the_target() -> None:
     found = to_scrapes([series("vllm:x", {0: 1}, {"pod": "llama-0"})], [], {})
     assert found[0].target == "http://llama-0"
+
+
+@pytest.mark.parametrize("label", ["cluster", "namespace", "job", "pod"])
+def test_one_address_in_two_places_is_two_targets(label: str) -> None:
+    here, there = TARGET | {label: "a"}, TARGET | {label: "b"}
+    found = to_scrapes(
+        [growing("vllm:x", 1, 0, 15, target=here), growing("vllm:x", 2, 5, 20, target=there)],
+        [series("up", {0: 1, 15: 1}, here), series("up", {5: 1, 20: 1}, there)],
+        {},
+    )
+    name = f"http://10.0.0.7:8000#{label}="
+    assert [(s.at - T0, s.target, s.error) for s in found] == [
+        (0, f"{name}a", None),
+        (5, f"{name}b", None),
+        (15, f"{name}a", None),
+        (20, f"{name}b", None),
+    ]
+
+
+def test_a_pod_that_took_over_an_address_is_the_same_target() -> None:
+    before, after = TARGET | {"pod": "a"}, TARGET | {"pod": "b"}
+    found = to_scrapes(
+        [growing("vllm:x", 1, 0, 15, target=before), growing("vllm:x", 1, 30, target=after)], [], {}
+    )
+    assert {scrape.target for scrape in found} == {"http://10.0.0.7:8000"}
+
+
+def test_a_server_that_two_jobs_scrape_is_one_target() -> None:
+    other = TARGET | {"job": "again"}
+    started = {0: 1795975000.25, 15: 1795975000.25}
+    found = to_scrapes(
+        [growing("vllm:x", 1, 0, 15), growing("vllm:x", 1, 5, 20, target=other)],
+        [series(PROCESS_START, started), series(PROCESS_START, started, other)],
+        {},
+    )
+    assert {scrape.target for scrape in found} == {"http://10.0.0.7:8000"}
+
+
+async def test_an_address_that_turns_out_to_be_two_is_two_from_then_on() -> None:
+    api = fed()
+    polled = poller(api)
+    await polled.round()
+    there = TARGET | {"namespace": "stage"}
+    api.engines += [
+        growing("vllm:generation_tokens_total", 5, 70, target=there),
+        series("vllm:num_requests_running", {70: 1}, there | ENGINE),
+    ]
+    for api.present in (T0 + 75, T0 + 90):
+        taken = await polled.round()
+    assert taken is not None
+    assert {(e.target[7:], e.resets) for e in taken.engines} == {
+        ("10.0.0.7:8000#namespace=prod", 0),
+        ("10.0.0.7:8000#namespace=stage", 0),
+    }
 
 
 def test_rounds_hold_each_target_once() -> None:
