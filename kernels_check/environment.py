@@ -39,7 +39,6 @@ def look() -> dict[str, Any]:
         "gpu": facts["name"],
         "gpu_uuid": facts["uuid"],
         "driver": facts["driver"],
-        "kernel": platform.release(),
         "image_digest": os.environ.get("KERNELS_CHECK_IMAGE"),
         "versions": versions,
     }

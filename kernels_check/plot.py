@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 from xml.sax.saxutils import escape
 
+from kernels_check import payoff
+
 PANEL, HEIGHT, LEFT, TOP, PLOT_W, PLOT_H = 420, 480, 56, 64, 300, 270
 SHOWN = (1, 2, 3, 5, 7)
 COLOURS = ("#1b6ca8", "#2a9d8f", "#b8860b", "#d1495b", "#6a4c93")
@@ -43,18 +45,18 @@ def _panel(x0: int, data: Mapping[str, Any]) -> list[str]:
         x = x0 + LEFT + PLOT_W * math.log2(batch / batches[0]) / math.log2(batches[-1] / batches[0])
         return x, TOP + PLOT_H * (1 - (ratio - 1) / max(top - 1, 0.5))
 
-    parts = [_text(x0 + LEFT, TOP - 16, data["model"], 12)]
+    parts = [_text(x0 + 14, TOP - 16, data["model"], 11)]
     parts += _axes(x0, batches, top, at)
-    placed: list[float] = []
+    ends = []
     for colour, k in zip(COLOURS, SHOWN, strict=True):
         points = [at(b, r) for b, r in zip(batches, ratios[k], strict=True)]
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        x, y = points[-1]
-        while any(abs(y - other) < 13 for other in placed):
-            y += 13
-        placed.append(y)
-        parts.append(_text(x + 6, y + 4, f"K {k}", 12, colour))
+        ends.append((*points[-1], k, colour))
+    free = math.inf
+    for x, y, k, colour in sorted(ends, key=lambda end: -end[1]):
+        free = min(y, free - 13)  # labels that would lie on each other move up
+        parts.append(_text(x + 6, free + 4, f"K {k}", 12, colour))
     return parts + _words(x0, data)
 
 
@@ -79,26 +81,19 @@ def _axes(x0: int, batches: list[int], top: float, at: Any) -> list[str]:
 
 def _words(x0: int, data: Mapping[str, Any]) -> list[str]:
     y = TOP + PLOT_H + 54
-    parts = [
-        _text(
-            x0 + LEFT,
-            y,
-            f"context {data['context']}; drafting (draft included) pays up to batch",
-            11,
+    said = [f"context {data['context']}; tokens/s against plain decoding, drafting included:"]
+    for chance in (0.5, 0.7):
+        for k in ("3", "7"):
+            where = payoff.words(data, chance, k)
+            said.append(f"K {k}, {chance:.0%} accepted: {where}")
+    best = payoff.crossover(data, 0.7)["best"]
+    said.append(
+        "best at 70%: "
+        + ", ".join(
+            f"{b}: K {best[b]['k']} {best[b]['speed_up']:.1f}x" for b in ("1", "8", "32", "128")
         )
-    ]
-    for i, (chance, found) in enumerate(data["crossover"].items()):
-        largest = found["largest"]
-        said = "all measured" if largest == 128 else ("none" if largest == 0 else str(largest))
-        parts.append(
-            _text(
-                x0 + LEFT,
-                y + 15 * (i + 1),
-                f"{said} where {float(chance):.0%} of drafts are accepted",
-                11,
-            )
-        )
-    return parts
+    )
+    return [_text(x0 + 14, y + 15 * i, line, 11) for i, line in enumerate(said)]
 
 
 def _text(x: float, y: float, said: str, size: int, colour: str = "#222") -> str:

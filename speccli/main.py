@@ -23,6 +23,7 @@ COMMANDS = {
     "recipes": "List and show the built-in recipes: targets x methods x GPUs.",
     "plan": "Say what a recipe would do, before a GPU is asked for.",
     "draft": "Say whether a draft fits its target.",
+    "kernels": "Check the kernels that verify drafts, on this GPU and in this image.",
     "top": "Watch a pool live, on one screen.",
     "status": "Say what a pool is doing, once, and what is wrong.",
     "record": "Keep an incident in a file.",

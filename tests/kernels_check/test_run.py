@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kernels_check import __main__ as command
-from kernels_check import mutants, plot, report, runner
+from kernels_check import mutants, payoff, plot, report, runner
 from kernels_check.child import resolve
 from kernels_check.manifest import MUTANTS, manifest
 from kernels_check.model import Check, Context, Level, Result, Status, Wrong
@@ -158,12 +158,33 @@ def test_the_package_needs_no_torch_to_be_asked() -> None:
     assert done.stdout == "False\n"
 
 
-def test_curves_are_drawn_from_a_runs_json(tmp_path: Path) -> None:
-    row = {str(k): 1.0 + 0.1 * k for k in range(8)}
-    data = {
-        "model": "a <model>", "context": 2048, "ms": {str(2**i): row for i in range(8)},
-        "crossover": {"0.7": {"largest": 64}},
-    }  # fmt: skip
+MEASURED: dict[str, Any] = {
+    "ms": {
+        "1": {"0": 10.0, "1": 10.5, "3": 11.0, "7": 12.0},
+        "8": {"0": 10.0, "1": 14.0, "3": 25.0, "7": 50.0},
+        "32": {"0": 10.0, "1": 14.0, "3": 25.0, "7": 50.0},
+        "128": {"0": 10.0, "1": 16.0, "3": 32.0, "7": 64.0},
+    },
+    "draft_ms_per_token": {"1": 0.5, "8": 0.5, "32": 0.5, "128": 0.5},
+}
+
+
+def test_payoff_counts_the_drafting_and_says_where_a_k_loses() -> None:
+    assert payoff.length(0.5, 2) == 1.75
+    assert payoff.speed_up(MEASURED, 0.5, "1", "1") == pytest.approx(1.5 * 10 / 11.0)
+    found = payoff.crossover(MEASURED, 0.5)
+    assert found["best"]["1"]["k"] == 3
+    assert found["no_gain_at"] == [128]
+    assert found["loses_by_k"]["7"] == [8, 32, 128]
+    assert payoff.words(MEASURED, 0.5, "7") == "loses at 8, 32, 128"
+    assert payoff.words(MEASURED, 0.9, "1") == "pays at every batch"
+
+
+def test_curves_are_drawn_from_a_runs_json() -> None:
+    ms = {
+        b: {str(k): row["0"] * (1 + 0.1 * k) for k in range(8)} for b, row in MEASURED["ms"].items()
+    }
+    data = {**MEASURED, "ms": ms, "model": "a <model>", "context": 2048}
     document = {
         "environment": {"gpu": "G", "driver": "1", "versions": {"vllm": "0.25.1"}},
         "checks": [{"name": "cost.x", "data": data}],
@@ -171,4 +192,4 @@ def test_curves_are_drawn_from_a_runs_json(tmp_path: Path) -> None:
     drawn = plot.curves(json.loads(json.dumps(document)))
     assert drawn.count("<polyline") == 5
     assert "a &lt;model&gt;" in drawn
-    assert "64 where 70% of drafts are accepted" in drawn
+    assert "K 7, 50% accepted" in drawn

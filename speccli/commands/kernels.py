@@ -1,0 +1,91 @@
+"""`specctl kernels check`: are the verification kernels right and healthy on this GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from speccli import diagnostics, output
+from speccli.options import FormatOption
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_EPILOG = """Exit codes: 0 ok · 1 warning · 2 critical · 3 unknown (no CUDA device, nothing could be
+looked at) · 64 usage · 70 a bug in specctl · 130 interrupted."""
+
+app = typer.Typer(
+    help="Check the kernels that verify drafts, on this GPU and in this image.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(epilog=_EPILOG)
+def _group() -> None:
+    """Check the kernels that verify drafts, on this GPU and in this image."""
+
+
+@app.command("check", epilog=_EPILOG)
+def check(
+    local: Annotated[
+        bool, typer.Option("--local", help="On this machine; the only way there is yet.")
+    ] = True,
+    python: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="The interpreter that has torch and the engine.",
+            show_default="specctl's own",
+        ),
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A check, or a prefix of some; repeat.")
+    ] = None,
+    speed: Annotated[
+        bool, typer.Option("--speed", help="Also the rejection samplers side by side.")
+    ] = False,
+    cost: Annotated[bool, typer.Option("--cost", help="Also the verify-cost curves.")] = False,
+    soak: Annotated[
+        float, typer.Option(min=0.0, metavar="MIN", help="Also minutes of verify steps.")
+    ] = 0.0,
+    mutants: Annotated[
+        bool, typer.Option("--mutants", help="Also prove that the checks catch faults.")
+    ] = False,
+    seed: Annotated[int | None, typer.Option(help="Of everything random.")] = None,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --cost: draw the curves here.")
+    ] = None,
+    deadline: Annotated[str, typer.Option(metavar="TIME", help="Wall clock of the run.")] = "15m",
+    output_format: FormatOption = output.Format.TABLE,
+) -> None:
+    """Say whether the kernels that verify drafts are right here, before traffic is let in.
+
+    Runs the checks with the engine's own Python. docs/kernels.md says what each one claims.
+    """
+    from speccli.core import kernels
+    from speccli.core.units import seconds
+
+    del local
+    wanted = kernels.wanted(
+        python,
+        only or (),
+        {"--speed": speed, "--cost": cost, "--mutants": mutants},
+        {"--soak": soak or None, "--seed": seed, "--svg": svg and svg.absolute()},
+        seconds(deadline, what="--deadline"),
+    )
+    document = kernels.check(wanted, diagnostics.say)
+
+    def table() -> RenderableType:
+        from speccli.kernels_table import kernels_table
+
+        return kernels_table(document)
+
+    output.emit(lambda: document, table, output_format)
+    raise typer.Exit(int(document["exit"]))
