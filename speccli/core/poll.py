@@ -17,6 +17,14 @@ FIRST_PAUSE_S = 0.3
 """The second round follows the first at once: until then there is no rate to show."""
 
 
+def stale_of_scraped(interval_s: float) -> float:
+    """Age at which a sample no longer stands for now where a Prometheus scrapes, seconds.
+
+    Until two scrapes after it have not come.
+    """
+    return max(5.0, 2.5 * interval_s + 1.0)
+
+
 class Tap(Protocol):
     """Sees every round as it comes in (a recorder)."""
 

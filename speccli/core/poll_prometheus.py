@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Literal
 
-from speccli.core.poll import Poller, Tap
+from speccli.core.poll import Poller, Tap, stale_of_scraped
 from speccli.core.sources.access import Access
 from speccli.core.sources.pooled import PooledFleet
 from speccli.core.sources.promapi import PrometheusApi
@@ -59,6 +59,8 @@ class PrometheusPoller(Poller):
             self._fit(census.interval_s)
             return await self.pooled.refresh(quick=self._quick)
         scrapes = await self.source.scrapes()
+        if self.source.began_anew:  # older samples than those counted: they are counted anew
+            self.window = Window(self.window.settings, source=self.window.source)
         self._fit(census.interval_s)
         if self.tap is not None:
             self.tap.write(scrapes)
@@ -70,10 +72,12 @@ class PrometheusPoller(Poller):
     def snapshot(self, window_s: float | None = -1.0) -> Snapshot:
         """The fleet as it is known now.
 
-        Over another window if one is given: at once where samples are raw, from the next round on
-        where they are pooled; the snapshot's own `window_s` says which it is.
+        Over another window if one is given: at once where samples are raw and go back as far, from
+        the next round on (which is not waited for) else; the snapshot says what it covers.
         """
         if self.pooled is None or self.pooled.last is None:
+            if window_s is not None and window_s > 0 and self.source.widen(window_s):
+                self.wake.set()
             taken = super().snapshot(window_s)
             return replace(taken, note=self.source.note or taken.note)
         if window_s != -1.0 and window_s != self.pooled.window_s:
@@ -91,11 +95,10 @@ class PrometheusPoller(Poller):
             self._quick = False
 
     def _fit(self, interval_s: float) -> None:
-        """A sample stands for now until two scrapes after it have not come."""
         settings = self.window.settings
         self.window.simulated = self.source.simulated
-        stale_s = max(settings.stale_s, 2.5 * interval_s + 1.0)
-        if stale_s > settings.stale_s:
+        stale_s = stale_of_scraped(interval_s)
+        if stale_s != settings.stale_s:
             self.window.settings = replace(settings, stale_s=stale_s)
 
 

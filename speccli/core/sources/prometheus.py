@@ -137,13 +137,39 @@ class PrometheusSource:
         self._counted_at = -math.inf
         self._delivered: dict[str, float] = {}
         self._reached: float | None = None
+        self._since = math.inf
+        """From when on samples were fetched, Unix seconds."""
         self._wants_all = True
+        self._anew = 0
+        """How often everything was wanted anew; how often it was fetched so:"""
+        self._anew_done = 0
+        self.began_anew = False
+        """Whether the last round brought everything again, older samples included."""
 
     def restrict(self, instances: Sequence[str]) -> None:
         """Fetch these instances alone from the next round on, each with its whole window."""
         if set(instances) != set(self._instances):
             self._instances = tuple(instances)
             self._wants_all = True
+
+    def widen(self, window_s: float) -> bool:
+        """Look back over a longer window; whether the next round brings it whole, from its start.
+
+        Not where it would bring less than is known: what one round fetches has a bound.
+        """
+        self.window_s = max(self.window_s, window_s)
+        if self.census is None or self._reached is None:
+            return False
+        begins = self.api.now() - self._whole(self.census)
+        if begins > self._since - 2 * self.census.interval_s:
+            return False
+        self._anew += 1
+        return True
+
+    @property
+    def scraped_every_s(self) -> float | None:
+        """Seconds between two scrapes of a target, once that is known."""
+        return self.census.interval_s if self.census else None
 
     def assume(self, census: Census) -> None:
         """Take over a count that was made elsewhere."""
@@ -180,10 +206,16 @@ class PrometheusSource:
         if not census.jobs:
             return [self._nothing(now, census.note)]
         self.note = census.note
+        anew = self._anew
+        self.began_anew = anew != self._anew_done
+        if self.began_anew or self._reached is None:
+            self._delivered.clear()  # of a round that failed half way
         found: list[Scrape] = []
-        for end, span in self._spans(now, census):
+        spans = self._spans(now, census)
+        for end, span in spans:
             found += await self._fetch(end, span, census)
-        self._reached, self._wants_all = now, False
+        self._reached, self._wants_all, self._anew_done = now, False, anew
+        self._since = min(self._since, spans[0][0] - spans[0][1])
         self._forget(now)
         return found if found or self._delivered else [self._nothing(now, census.note)]
 
@@ -215,16 +247,24 @@ class PrometheusSource:
     def _spans(self, now: float, census: Census) -> list[tuple[float, float]]:
         """Ends and lengths of the stretches of time to ask for, oldest first."""
         slack = 2 * census.interval_s + 1.0
-        if self._reached is not None and not self._wants_all:
+        if self._reached is not None and not (self._wants_all or self.began_anew):
             # A store that lags shows a sample late: look back over more than has passed.
             return [(now, min(now - self._reached + slack + 15.0, self.window_s + slack))]
-        span = self.window_s + slack
-        engines = len(self._instances) or max(1, census.total)
-        per_second = engines * _SERIES_PER_ENGINE / census.interval_s
-        span = min(span, max(slack, _SAMPLES_AT_ONCE / per_second))
-        pieces = max(1, math.ceil(span * per_second / _SAMPLES_A_QUERY))
+        span = self._whole(census)
+        pieces = max(1, math.ceil(span * self._per_second(census) / _SAMPLES_A_QUERY))
         step = span / pieces
         return [(now - step * (pieces - 1 - i), step) for i in range(pieces)]
+
+    def _whole(self, census: Census) -> float:
+        """Seconds that a round fetches which brings everything."""
+        slack = 2 * census.interval_s + 1.0
+        most = _SAMPLES_AT_ONCE / self._per_second(census)
+        return min(self.window_s + slack, max(slack, most))
+
+    def _per_second(self, census: Census) -> float:
+        """Samples of the fleet in a second."""
+        engines = len(self._instances) or max(1, census.total)
+        return engines * _SERIES_PER_ENGINE / census.interval_s
 
     async def _fetch(self, end: float, span: float, census: Census) -> list[Scrape]:
         # Whole milliseconds, and one more: no sample falls between two stretches.

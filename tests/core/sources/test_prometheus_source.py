@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -244,6 +245,62 @@ async def test_the_first_round_brings_the_whole_window_and_the_next_only_what_is
     scrapes = await polled.source.scrapes()
     assert [scrape.at for scrape in scrapes] == [T0 + 75]
     assert await polled.source.scrapes() == []
+
+
+def an_hour() -> Api:
+    api = fed()
+    minutes = range(-3600, 61, 15)
+    names = ("spec_decode_num_drafts", "spec_decode_num_draft_tokens", "generation_tokens")
+    counts = {at: 100_000 + 10 * at for at in minutes}
+    api.engines = [series(f"vllm:{name}_total", counts, TARGET | ENGINE) for name in names]
+    api.targets = [series("up", dict.fromkeys(minutes, 1))]
+    return api
+
+
+async def test_a_longer_window_is_fetched_at_once_where_prometheus_has_it() -> None:
+    api = an_hour()
+    polled = poller(api)
+    first = await polled.round()
+    assert first is not None
+    assert first.covered_s == 60
+    polled.window.settings = replace(polled.window.settings, window_s=1800)
+    assert polled.snapshot(1800).covered_s < 120, "what there is, until there is more"
+    assert polled.wake.is_set()
+    taken = await polled.round()
+    assert taken is not None
+    assert taken.covered_s == pytest.approx(1800, rel=0.07)
+    assert [event.text for event in taken.events] == []
+    api.asked.clear()
+    polled.snapshot(600)
+    await polled.round()
+    assert not any("[18" in asked for asked in api.asked), "it is there already"
+
+
+async def test_a_longer_window_wanted_during_a_round_is_fetched_by_the_next() -> None:
+    api = an_hour()
+    polled = poller(api)
+    await polled.round()
+    real = api.query
+
+    async def meanwhile(expression: str, *, at: float | None = None) -> Answer:
+        polled.snapshot(1800)
+        return await real(expression, at=at)
+
+    api.query = meanwhile  # type: ignore[method-assign]
+    await polled.round()
+    api.query = real  # type: ignore[method-assign]
+    await polled.round()
+    assert polled.snapshot(1800).covered_s == pytest.approx(1800, rel=0.07)
+
+
+async def test_a_longer_window_is_not_fetched_where_that_would_forget_what_is_known() -> None:
+    api = fed()
+    api.count = counted(64)
+    polled = poller(api)
+    await polled.round()
+    polled.source._since = T0 - 3000
+    polled.snapshot(3600)
+    assert not polled.wake.is_set(), "a round fetches seven minutes of 64 engines"
 
 
 async def test_stale_series_do_not_look_alive() -> None:
