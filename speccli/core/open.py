@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from speccli.core.config import Settings
 from speccli.core.cost import Pricing
 from speccli.core.errors import UsageError
 from speccli.core.findings.base import Thresholds
-from speccli.core.poll import Poller, Tap
+from speccli.core.poll import Poller, Tap, stale_of_scraped
 from speccli.core.sources.access import Access
 from speccli.core.sources.replay import ReplaySource
 from speccli.core.sources.scrape import ScrapeSource
@@ -116,9 +116,7 @@ def open_source(
     window_s = default_window_s if asked is None else asked
     if settings.prometheus:
         return _open_prometheus(settings, settings.prometheus, asked, default_window_s, tap)
-    interval = seconds(settings.interval, what="--interval") if settings.interval else 1.0
-    if interval < _SHORTEST_S:
-        raise UsageError(f"--interval {settings.interval}: at least 0.1 s", hint="try 1s")
+    interval = _interval(settings) or 1.0
     answer_s = _DEADLINE_S if deadline is None else deadline
     source = ScrapeSource(
         parse_targets(list(settings.endpoint or ())),
@@ -131,6 +129,14 @@ def open_source(
     return Opened(poller, thresholds_of(settings), True, interval, window_s)
 
 
+def _interval(settings: Settings) -> float | None:
+    """The interval asked for."""
+    interval = seconds(settings.interval, what="--interval") if settings.interval else None
+    if interval is not None and interval < _SHORTEST_S:
+        raise UsageError(f"--interval {settings.interval}: at least 0.1 s", hint="try 1s")
+    return interval
+
+
 def _open_prometheus(
     settings: Settings, url: str, asked: float | None, default_window_s: float, tap: Tap | None
 ) -> Opened:
@@ -138,7 +144,7 @@ def _open_prometheus(
     from speccli.core.poll_prometheus import open_prometheus
 
     window_s = max(default_window_s, _PROMETHEUS_WINDOW_S) if asked is None else asked
-    interval = seconds(settings.interval, what="--interval") if settings.interval else None
+    interval = _interval(settings)
     poller = open_prometheus(
         url,
         _window(settings, window_s, interval or 1.0),
@@ -156,6 +162,8 @@ def _open_replay(settings: Settings, path: Path, asked: float | None, pace: floa
     interval = source.recorded_interval_s
     asked_of_window = _window(settings, asked, interval, span_s=None)
     header = source.recording.header
+    if header.source == "prometheus":
+        asked_of_window = replace(asked_of_window, stale_s=stale_of_scraped(interval))
     counted = window.Window(asked_of_window, simulated=header.simulated, source=header.source)
     return Opened(Poller(source, counted), thresholds_of(settings), False, interval, asked)
 
@@ -171,7 +179,7 @@ def _window(
     thresholds = thresholds_of(settings)
     return window.Settings(
         window_s=window_s,
-        span_s=span_s,
+        span_s=None if span_s is None else max(span_s, 1.1 * (window_s or 0.0)),
         stale_s=max(5.0, 3.5 * interval, interval + deadline + 1.0),
         floor=thresholds.acceptance_floor,
         pricing=pricing_of(settings),

@@ -80,6 +80,25 @@ async def test_a_live_source_is_read_until_the_window_is_full() -> None:
     assert answer.readable
 
 
+async def test_a_window_of_two_hours_is_two_hours() -> None:
+    settings = Settings(endpoint=("h:1",), window="2h", interval="60s")
+    opened = open_source(settings, replay=None, default_window_s=10.0)
+
+    class EveryMinute(Scripted):
+        interval_s = 60.0
+
+        async def scrapes(self) -> list[Scrape] | None:
+            self.asked += 1
+            return [Scrape(AT + 60 * self.asked, TARGET, 200, page(self.asked).encode())]
+
+    source, clock = EveryMinute(), Clock()
+    opened.poller.source, opened.poller._now = source, None
+    answer = await ask(opened, clock=clock, sleep=clock.sleep)
+    assert source.asked == 121
+    assert answer.snapshot.covered_s == pytest.approx(7200)
+    assert answer.snapshot.fleet.drafts.value == 12_000
+
+
 async def test_one_scrape_is_one_scrape() -> None:
     source = Scripted(page(1))
     answer = await asked(source, window_s=0.0)
@@ -196,6 +215,8 @@ def recording(tmp_path: Path) -> Path:
         (Settings(endpoint=("ftp://h",)), "scheme 'ftp'"),
         (Settings(endpoint=("h:1",), interval="fast"), "--interval 'fast' is not a duration"),
         (Settings(endpoint=("h:1",), interval="0.01s"), "--interval 0.01s: at least 0.1 s"),
+        (Settings(prometheus="http://p", interval="0.001s"), "--interval 0.001s: at least 0.1 s"),
+        (Settings(prometheus="http://p", interval="0"), "--interval 0: at least 0.1 s"),
         (Settings(endpoint=("h:1",), deadline="0"), "--deadline 0: at least 0.1 s"),
         (Settings(endpoint=("h:1",), window="-5s"), "--window '-5s' is not a duration"),
         (Settings(endpoint=("h:1",), hold="1 week"), "--hold '1 week' is not a duration"),
