@@ -54,6 +54,11 @@ def progress(text: str) -> None:
         sys.stderr.flush()
 
 
+def watching(done_s: float, whole_s: float) -> None:
+    """How far a look over a window has come."""
+    progress(f"specctl: watching for {whole_s:.0f} s … {done_s:.0f}")
+
+
 def _write(text: str) -> None:
     # Reasons and names come from servers and files: nothing in them may move the cursor.
     text = "".join(char if char.isprintable() or char == "\n" else "?" for char in text)

@@ -57,17 +57,14 @@ def command(
     named = [book.find(name) for name in dict.fromkeys(model or ())]
     opened = open_source(settings, replay=source.replay, default_window_s=DEFAULT_WINDOW_S)
 
-    def progress(done: float, whole: float) -> None:
-        diagnostics.progress(f"specctl: watching for {whole:.0f} s … {done:.0f}")
-
-    answer = asyncio.run(ask(opened, progress=progress))
+    answer = asyncio.run(ask(opened, progress=diagnostics.watching))
     if answer.note:
         diagnostics.warn(answer.note)
     prices = named or book.usual(pool_cost(answer.snapshot).model)
     result = worth(answer.snapshot, prices, book.date, capacity)
 
     def table() -> RenderableType:
-        from speccli.cost_table import cost_table
+        from speccli.tables.cost import cost_table
 
         return cost_table(result)
 

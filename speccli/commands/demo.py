@@ -115,7 +115,7 @@ def _print_real(real: RealEngine) -> int:
 
 
 def _before(snapshot: Snapshot) -> None:
-    from speccli.tables import status_table
+    from speccli.tables.status import status_table
 
     output.rich(status_table(snapshot, ()))
     output.text("")
@@ -132,7 +132,7 @@ def _found(finding: Finding) -> None:
 
 
 def _after(snapshot: Snapshot, findings: tuple[Finding, ...], lasting_s: float) -> int:
-    from speccli.tables import status_table
+    from speccli.tables.status import status_table
 
     output.text(f"\nafter {lasting_s:.0f} s:\n")
     output.rich(status_table(snapshot, findings))

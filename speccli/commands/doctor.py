@@ -50,7 +50,7 @@ def command(
     checks = asyncio.run(run(asked, around))
 
     def table() -> RenderableType:
-        from speccli.doctor_table import doctor_table
+        from speccli.tables.doctor import doctor_table
 
         return doctor_table(checks)
 

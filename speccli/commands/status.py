@@ -58,15 +58,12 @@ def look(source: SourceOptions, output_format: output.Format, *, since_start: bo
         settings = dataclasses.replace(settings, window="0")
     opened = open_source(settings, replay=source.replay, default_window_s=DEFAULT_WINDOW_S)
 
-    def progress(done: float, whole: float) -> None:
-        diagnostics.progress(f"specctl: watching for {whole:.0f} s … {done:.0f}")
-
-    answer = asyncio.run(ask(opened, progress=progress))
+    answer = asyncio.run(ask(opened, progress=diagnostics.watching))
     if answer.note:
         diagnostics.warn(answer.note)
 
     def table() -> RenderableType:
-        from speccli.tables import status_table
+        from speccli.tables.status import status_table
 
         return status_table(answer.snapshot, answer.findings)
 

@@ -16,10 +16,13 @@ from speccli.core.prices import PriceBook
 from speccli.core.sources.base import Scrape
 from speccli.core.stats.snapshot import Snapshot
 from speccli.core.stats.window import Settings, Window
+from speccli.core.views.state import severity_of, worst_by_engine
+from speccli.core.views.text import GLYPHS
 from speccli.core.worth import worth
-from speccli.cost_table import cost_table
-from speccli.doctor_table import doctor_table
-from speccli.tables import status_table
+from speccli.tables.cost import cost_table
+from speccli.tables.doctor import doctor_table
+from speccli.tables.status import status_table
+from tests.core.pages import Engine
 from tests.tui.world import PWN, World, hostile, pwned
 
 LONG = "http://vllm-llama-3-3-70b-{}.vllm.production.svc.cluster.local:8000"
@@ -79,7 +82,17 @@ def many() -> Snapshot:
     return world.run(8)
 
 
-CASES = [normal, drift, one_down, all_down, never_answered, no_traffic, long_names, many]
+def no_speculation() -> Snapshot:
+    world = World(2)
+    for server in world.servers:
+        server.engine = Engine(k=0)
+    return world.run(70)
+
+
+CASES = [
+    *(normal, drift, one_down, all_down, never_answered, no_traffic, no_speculation),
+    *(long_names, many),
+]
 
 
 def shown(snapshot: Snapshot, width: int) -> str:
@@ -165,6 +178,18 @@ def test_words_from_servers_do_not_move_the_cursor() -> None:
     window.push([Scrape(1.79e9, "http://b:1", error="\x1b]0;x\x07")])
     text = shown(window.snapshot(), 80)
     assert not {"\x1b", "\x07"} & set(text)
+
+
+@pytest.mark.parametrize("case", CASES[:-2], ids=lambda case: case.__name__)
+def test_an_engine_is_as_well_in_the_table_as_on_the_screen(case: object) -> None:
+    assert callable(case)
+    snapshot = case()
+    worst = worst_by_engine(evaluate(snapshot, Thresholds(hold_s=10)))
+    text = shown(snapshot, 120)
+    for engine in snapshot.engines:
+        severity, word = severity_of(engine, worst)
+        name = re.escape(engine.name.removesuffix("/?"))
+        assert re.search(rf"^{GLYPHS[severity]} {name} +{word}\b", text, re.MULTILINE)
 
 
 def assert_harmless(text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date
 from typing import Any
 
+from speccli.core.findings._text import plural
 from speccli.core.prices import HostedPrice
 from speccli.core.values import Number
 from speccli.core.views import format as fmt
@@ -199,8 +200,3 @@ def unread_words(worth: Worth) -> str | None:
 def provider_model(price: HostedPrice) -> str:
     """The model's name for a table; the provider's before it where the name does not tell."""
     return clean(price.model if price.provider in {"anthropic", "openai"} else price.name)
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 engine`, `2 engines`."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"

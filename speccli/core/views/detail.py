@@ -11,7 +11,15 @@ from speccli.core.values import Latency, Number
 from speccli.core.views import charts, panels
 from speccli.core.views import format as fmt
 from speccli.core.views.journal import event_lines, merged
-from speccli.core.views.state import RANK, Finding, UiState, concerns, severity_of, worst_by_engine
+from speccli.core.views.state import (
+    RANK,
+    Finding,
+    UiState,
+    concerns,
+    severity_of,
+    without_scheme,
+    worst_by_engine,
+)
 from speccli.core.views.text import Line, Span, fit, glyph, line, rule, width_of, wrap
 
 _LABEL = 14
@@ -128,7 +136,7 @@ def finding_lines(
         return [*rows, line(Span(none, "dim"))]
     for finding in sorted(findings, key=lambda f: RANK.get(f.severity, 3)):
         since = f"  since {fmt.duration(now - finding.since)}" if finding.since else ""
-        who = finding.subject.split("://")[-1]
+        who = without_scheme(finding.subject)
         head = line(glyph(finding.severity), " ", Span(finding.code, finding.severity))
         rows.append(line(*head, f"  {who}", Span(since, "dim")))
         told = (("evidence", finding.evidence), ("cause", finding.cause), ("do", finding.action))
@@ -252,7 +260,7 @@ def _latency(label: str, value: Latency, source: str, width: int) -> list[Line]:
 
 
 def _events(engine: EngineSnapshot, snapshot: Snapshot, ui: UiState) -> list[Line]:
-    host = engine.target.split("://")[-1]
+    host = without_scheme(engine.target)
     own = [e for e in (*snapshot.events, *ui.log) if e.subject in (engine.name, host)]
     rows = [rule("what happened to it", ui.width)]
     if not own:

@@ -8,7 +8,7 @@ from datetime import tzinfo
 
 from speccli.core.stats.snapshot import Event
 from speccli.core.views.format import clock_time, date_time
-from speccli.core.views.state import Finding, subject_name
+from speccli.core.views.state import Finding, without_scheme
 from speccli.core.views.text import Line, Span, glyph, line, middle
 
 _KEPT = 200
@@ -39,7 +39,7 @@ class Journal:
         for key, finding in present.items():
             if key not in self._open:
                 text = f"{finding.code}: {finding.evidence}"
-                who = subject_name(finding.subject)
+                who = without_scheme(finding.subject)
                 grave = finding.severity == "critical"
                 self._events.append(Event(at, who, text, "critical" if grave else "warning"))
             self._open[key] = 0
@@ -47,7 +47,7 @@ class Journal:
             self._open[key] += 1
             if self._open[key] >= _CLEAR_AFTER:
                 del self._open[key]
-                self._events.append(Event(at, subject_name(key[1]), f"{key[0]} is over"))
+                self._events.append(Event(at, without_scheme(key[1]), f"{key[0]} is over"))
 
 
 def merged(events: Iterable[Event], others: Iterable[Event]) -> list[tuple[Event, int]]:

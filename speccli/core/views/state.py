@@ -126,22 +126,33 @@ _WORDS = {
 }
 
 
-def subject_name(subject: str) -> str:
-    """A finding's subject as engines are called on the screen."""
-    return subject.split("://")[-1]
+_KINDS = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM", "tgi": "TGI"}
+
+
+def kind_name(kind: str) -> str:
+    """An `engine_kind` as its makers write it."""
+    return _KINDS.get(kind, kind)
+
+
+def without_scheme(url: str) -> str:
+    """A target, or a finding's subject, as it is called on the screen."""
+    return url.split("://")[-1]
 
 
 def concerns(finding: Finding, engine: EngineSnapshot) -> bool:
     """Whether a finding is about this engine, or about every engine of its server."""
-    name = subject_name(finding.subject)
-    return name == engine.name or name == f"{engine.target.split('://')[-1]}/*"
+    return without_scheme(finding.subject) in (engine.name, _whole_server(engine))
+
+
+def _whole_server(engine: EngineSnapshot) -> str:
+    return f"{without_scheme(engine.target)}/*"
 
 
 def worst_by_engine(findings: Iterable[Finding]) -> dict[str, Finding]:
     """The gravest finding of each subject."""
     worst: dict[str, Finding] = {}
     for finding in findings:
-        name = subject_name(finding.subject)
+        name = without_scheme(finding.subject)
         known = worst.get(name)
         if known is None or RANK.get(finding.severity, 3) < RANK.get(known.severity, 3):
             worst[name] = finding
@@ -150,7 +161,7 @@ def worst_by_engine(findings: Iterable[Finding]) -> dict[str, Finding]:
 
 def _finding_of(engine: EngineSnapshot, worst: Mapping[str, Finding]) -> Finding | None:
     own = worst.get(engine.name)
-    return own or worst.get(f"{engine.target.split('://')[-1]}/*") if worst else None
+    return own or worst.get(_whole_server(engine)) if worst else None
 
 
 def severity_of(engine: EngineSnapshot, worst: Mapping[str, Finding]) -> tuple[str, str]:

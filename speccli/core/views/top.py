@@ -11,12 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from speccli.core.cost import Pricing
+from speccli.core.findings._text import plural
 from speccli.core.stats.snapshot import EngineSnapshot, Event, Snapshot
 from speccli.core.views import engines as table
 from speccli.core.views import panels
 from speccli.core.views.format import clock_time, duration, span_words
 from speccli.core.views.journal import event_lines, merged
-from speccli.core.views.state import RANK, Finding, UiState, is_stale, worst_by_engine
+from speccli.core.views.state import (
+    RANK,
+    Finding,
+    UiState,
+    is_stale,
+    kind_name,
+    without_scheme,
+    worst_by_engine,
+)
 from speccli.core.views.text import (
     Line,
     Span,
@@ -206,7 +215,7 @@ def _about(snapshot: Snapshot | None, ui: UiState) -> str:
     engines = snapshot.engines
     total = snapshot.pooled_engines or len(engines)
     parts = [ui.title] if ui.title else []
-    parts.append(f"{total} engine{'s' if total != 1 else ''}")
+    parts.append(plural(total, "engine"))
     parts.append(_shared([f"{_method(e)}" for e in engines if e.increase]))
     parts.append(_shared([_kind(e) for e in engines if e.version]))
     models = [(e.model or "").removeprefix("SIMULATED/") for e in engines if e.model]
@@ -215,9 +224,7 @@ def _about(snapshot: Snapshot | None, ui: UiState) -> str:
 
 
 def _kind(engine: EngineSnapshot) -> str:
-    return (
-        f"{ {'vllm': 'vLLM', 'sglang': 'SGLang'}.get(engine.kind, engine.kind) } {engine.version}"
-    )
+    return f"{kind_name(engine.kind)} {engine.version}"
 
 
 def _method(engine: EngineSnapshot) -> str:
@@ -289,7 +296,7 @@ def _alert_block(findings: Sequence[Finding], width: int, rows: int) -> list[Lin
     more = len(shown) - (rows - 1)
     lines = [rule("findings", width, f"{more} more (a)" if more > 0 else "")]
     for finding in shown[: rows - 1]:
-        text = f" {finding.subject.split('://')[-1]}  {finding.evidence}"
+        text = f" {without_scheme(finding.subject)}  {finding.evidence}"
         lines.append(line(glyph(finding.severity), " ", Span(finding.code, finding.severity), text))
     if not shown:
         lines.append(line(Span("none", "dim")))

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from speccli.core.findings._text import plural
 from speccli.core.stats.snapshot import EngineSnapshot, Snapshot
 from speccli.core.views.format import duration, hundredths, ratio
-from speccli.core.views.state import RANK, Finding, UiState, subject_name
+from speccli.core.views.state import RANK, Finding, UiState, without_scheme
 from speccli.core.views.text import Line, Span, glyph, line, wrap
 
 _SETTLE_S = 5.0
@@ -152,7 +153,7 @@ def _advice(reason: str) -> str:
 def _found(grave: Sequence[Finding], snapshot: Snapshot, now: float) -> Verdict:
     worst = grave[0]
     fleet = worst.subject == "fleet"
-    subject = "" if fleet and len(snapshot.engines) > 1 else subject_name(worst.subject) + "  "
+    subject = "" if fleet and len(snapshot.engines) > 1 else without_scheme(worst.subject) + "  "
     parts = [f"{subject}{worst.evidence}"]
     if worst.since is not None and now - worst.since >= 60 and "for " not in worst.evidence:
         parts.append(f"for {duration(now - worst.since)}")
@@ -214,7 +215,7 @@ def _fine(snapshot: Snapshot) -> Verdict:
     since = " since the process started" if snapshot.subject.pool.since_start else ""
     drafting = sum(e.state == "ok" for e in engines) if snapshot.pooled is None else total
     text = (
-        f"speculation is on: {drafting} of {total} engine{'s' if total != 1 else ''} drafting, "
+        f"speculation is on: {drafting} of {plural(total, 'engine')} drafting, "
         f"{ratio(rate.value)} accepted, AL {hundredths(length.value)}{since}"
     )
     return Verdict("ok", "OK", text)

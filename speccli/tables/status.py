@@ -6,19 +6,20 @@ A number is shown whole or not at all: where there is no room a column goes, nev
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.text import Text
 
+from speccli.core.findings._text import plural
 from speccli.core.stats.histogram import quantile
 from speccli.core.stats.measures import Metrics
 from speccli.core.stats.snapshot import EngineSnapshot, Snapshot
 from speccli.core.values import Latency, Number, Quantile
 from speccli.core.views import format as fmt
-from speccli.core.views.state import Finding
+from speccli.core.views.state import RANK, Finding, kind_name, severity_of, worst_by_engine
 from speccli.core.views.status import BATCH_P99_MIN_N
 from speccli.core.views.text import GLYPHS, Span, clean, middle, short
 
@@ -26,9 +27,6 @@ _STYLES = {"warning": "yellow", "critical": "red bold", "unknown": "dim", "info"
 _STYLES |= {"ok": "green", "stale": "dim", "": "", "dim": "dim"}
 _ENGINES = 40
 """Rows printed, the worst first where there are more; `-o json` has every engine."""
-_STATE = {"ok": "ok", "no-traffic": "unknown", "partial": "warning", "stale": "warning"}
-_WORST = ("critical", "warning", "unknown", "ok")
-_KINDS = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM", "tgi": "TGI"}
 _INDENT = " " * 4
 _NAME = 16
 """Cells of an engine's name before a column gives way to it."""
@@ -45,7 +43,7 @@ def status_table(snapshot: Snapshot, findings: Sequence[Finding]) -> RenderableT
     if snapshot.by_batch:
         parts += [Text(), _batches(snapshot)]
     if snapshot.engines:
-        parts += [Text(), _Engines(snapshot.engines)]
+        parts += [Text(), _Engines(snapshot.engines, worst_by_engine(findings))]
     reasons = _reasons(snapshot.fleet) if readable else []
     return Group(*parts, *([Text(), *reasons] if reasons else []))
 
@@ -69,7 +67,7 @@ def _who(snapshot: Snapshot) -> list[str]:
     count = snapshot.pooled_engines or len(engines)
     thing = "engine" if any(e.engine != "?" for e in engines) or not engines else "target"
     states = Counter(str(e.state) for e in engines)
-    words = [f"{count} {thing}{'s' * (count != 1)}"]
+    words = [plural(count, thing)]
     if set(states) - {"ok"}:
         words[0] += f" ({', '.join(f'{n} {state}' for state, n in states.most_common())})"
     models = sorted({e.model for e in engines if e.model})
@@ -78,7 +76,7 @@ def _who(snapshot: Snapshot) -> list[str]:
         versions = sorted({e.version for e in engines if e.version and e.kind == kind})
         if versions:
             told = ", ".join(versions) if len(versions) < 4 else f"in {len(versions)} versions"
-            words.append(f"{_KINDS.get(kind, kind)} {told}")
+            words.append(f"{kind_name(kind)} {told}")
     read = [e for e in engines if e.increase is not None]
     named = {"method not known" if e.method == "unknown" else e.method: e.k for e in read}
     several = {e.k for e in read if e.k}
@@ -222,14 +220,14 @@ class _Cells:
 class _Engines:
     """A row per engine, and under it why it is not well."""
 
-    def __init__(self, engines: Sequence[EngineSnapshot]) -> None:
-        """`engines`: in the order of the snapshot."""
+    def __init__(self, engines: Sequence[EngineSnapshot], worst: Mapping[str, Finding]) -> None:
+        """`engines`: in the order of the snapshot; `worst`: each one's gravest finding."""
         self._more = max(0, len(engines) - _ENGINES)
         if self._more:
-            engines = sorted(engines, key=lambda e: _WORST.index(_state(e)[0]))[:_ENGINES]
+            engines = sorted(engines, key=lambda e: RANK[severity_of(e, worst)[0]])[:_ENGINES]
         self._engines = engines
         self._names = [clean(e.name.removesuffix("/?")) for e in engines]
-        self._states = [_state(e) for e in engines]
+        self._states = [severity_of(e, worst) for e in engines]
         self._word = max(len("state"), *(len(word) for _, word in self._states))
         self._columns: list[_Cells] = []
         for column in _COLUMNS:
@@ -298,22 +296,12 @@ def _without_common_domain(names: Sequence[str]) -> list[str]:
     return [f"{'.'.join(host[:-common])}…{tail}" for host, tail in zip(hosts, tails, strict=True)]
 
 
-def _state(engine: EngineSnapshot) -> tuple[str, str]:
-    """Severity, and the word for it."""
-    severity, word = _STATE.get(engine.state, "critical"), str(engine.state)
-    if word == "ok" and engine.low_since is not None:
-        return "warning", "low acc"
-    return severity, word
-
-
 def _note(engine: EngineSnapshot) -> str:
     notes = []
     if engine.reason and engine.state not in {"ok", "no-traffic"}:
         notes.append(engine.reason)
     if engine.resets:
-        notes.append(
-            f"restarted {engine.resets} time{'s' * (engine.resets > 1)} since it is watched"
-        )
+        notes.append(f"restarted {plural(engine.resets, 'time')} since it is watched")
     return "; ".join(notes)
 
 
