@@ -47,7 +47,8 @@ def command(
         diagnostics.progress(f"specctl: recording to {file}: {scrapes} scrapes{trouble}")
 
     done = asyncio.run(record(opened, file, lasting_s=lasting, full=full, tell=tell))
-    diagnostics.say(f"{done.scrapes} scrapes in {file}")
+    if done.scrapes:
+        diagnostics.say(f"{done.scrapes} scrapes in {file}")
     if done.answered == 0:
         diagnostics.error("no target answered", "check the address, the port-forward, credentials")
         raise typer.Exit(int(ExitCode.UNKNOWN))

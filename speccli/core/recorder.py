@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -29,10 +31,11 @@ class Recorded:
 
 
 def refuse_to_lose(path: Path, *, force: bool, replay: Path | None) -> None:
-    """Refuse to write where something is already.
+    """Refuse to write where something is already, or where nothing can be; nothing is touched.
 
     Raises:
         UsageError: the file exists and `force` is not given, or it is the one that is read.
+        RecordingError: there can be no such file.
     """
     try:
         there = path.exists()
@@ -43,6 +46,12 @@ def refuse_to_lose(path: Path, *, force: bool, replay: Path | None) -> None:
         raise UsageError(f"{path} is the recording that is read", hint="write to another file")
     if there and not force:
         raise UsageError(f"{path} exists", hint="--force overwrites it")
+    if path.is_dir():
+        raise RecordingError(f"cannot write {path}: {os.strerror(errno.EISDIR)}")
+    if not path.parent.is_dir():
+        raise RecordingError(f"cannot write {path}: {os.strerror(errno.ENOENT)}")
+    if not os.access(path if there else path.parent, os.W_OK):
+        raise RecordingError(f"cannot write {path}: {os.strerror(errno.EACCES)}")
 
 
 async def record(
@@ -61,27 +70,20 @@ async def record(
         SourceError: the source as a whole could not be read even once.
     """
     source = opened.poller.source
-    recorder: Recorder | None = None
+    file = _File(opened, path, full=full)
     answered = 0
     ends: float | None = None
     try:
-        recorder = Recorder(
-            path,
-            interval_s=opened.interval_s,
-            source=opened.poller.window.source,
-            simulated=source.simulated,
-            full=full,
-        )
         with _told_to_stop() as stop:
             while not stop.is_set():
                 began = clock()
                 scrapes = await _round(source, stop, may_fail=answered > 0)
                 if scrapes is None:
                     break
-                recorder.write(scrapes)
+                await file.write(scrapes)
                 good = sum(scrape.error is None for scrape in scrapes)
                 answered += good
-                tell(recorder.scrapes, len(scrapes) - good)
+                tell(file.scrapes, len(scrapes) - good)
                 pause = source.interval_s - (clock() - began)
                 if lasting_s is not None:
                     ends = clock() + lasting_s if ends is None else ends  # from the first answers
@@ -91,13 +93,47 @@ async def record(
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(max(0.0, pause)):
                         await stop.wait()
-        recorder.close()
+        file.close()
     finally:
-        if recorder is not None:
-            with contextlib.suppress(RecordingError):  # said already, if anything is wrong
-                recorder.close()
+        with contextlib.suppress(RecordingError):  # said already, if anything is wrong
+            file.close()
         await source.aclose()
-    return Recorded(recorder.scrapes, answered)
+    return Recorded(file.scrapes, answered)
+
+
+class _File:
+    """The recording; opened for its first round, so that a source that fails leaves nothing."""
+
+    def __init__(self, opened: Opened, path: Path, *, full: bool) -> None:
+        self._opened, self._path, self._full = opened, path, full
+        self._recorder: Recorder | None = None
+
+    @property
+    def scrapes(self) -> int:
+        """Scrapes in it."""
+        return self._recorder.scrapes if self._recorder else 0
+
+    async def write(self, scrapes: list[Scrape]) -> None:
+        """Keep a round, beside what else goes on."""
+        await asyncio.to_thread(self._write, scrapes)
+
+    def _write(self, scrapes: list[Scrape]) -> None:
+        if self._recorder is None:
+            source = self._opened.poller.source
+            every = getattr(source, "scraped_every_s", None)  # a Prometheus's own interval
+            self._recorder = Recorder(
+                self._path,
+                interval_s=every or self._opened.interval_s,
+                source=self._opened.poller.window.source,
+                simulated=source.simulated,
+                full=self._full,
+            )
+        self._recorder.write(scrapes)
+
+    def close(self) -> None:
+        """Finish it."""
+        if self._recorder is not None:
+            self._recorder.close()
 
 
 async def _round(source: Source, stop: asyncio.Event, *, may_fail: bool) -> list[Scrape] | None:

@@ -65,6 +65,18 @@ def test_a_file_that_is_there_is_overwritten_only_by_force(tmp_path: Path) -> No
     assert json.loads(Path("r").read_text().splitlines()[0])["schema"] == "specctl.recording/v1"
 
 
+@pytest.mark.parametrize(
+    "wrong", [("--ca", "no.pem"), ("--token-file", "none"), ("-e", "ftp://h"), ("--for", "x")]
+)
+def test_a_usage_error_leaves_no_file_and_no_hole_in_one(wrong: tuple[str, str]) -> None:
+    Path("precious").write_text("precious")
+    for name in ("new", "precious"):
+        answer = specctl("record", name, "-e", "127.0.0.1:1", "--for", "0", "--force", *wrong)
+        assert answer.exit_code == 64
+    assert not Path("new").exists()
+    assert Path("precious").read_text() == "precious"
+
+
 def test_a_full_disk_is_one_clear_line() -> None:
     with serving() as served:
         answer = specctl("record", "/dev/full", "-e", served.url, "--force", "--for", "1s")

@@ -118,9 +118,11 @@ async def test_a_source_that_breaks_at_once_is_an_error(tmp_path: Path) -> None:
             raise SourceError("no answer from http://prometheus")
 
     source = Broken()
+    (tmp_path / "r").write_text("precious")
     with pytest.raises(SourceError, match="no answer"):
         await record(opened(source), tmp_path / "r", lasting_s=None)
     assert source.closed
+    assert (tmp_path / "r").read_text() == "precious", "nothing was there to put in its place"
 
 
 async def test_a_source_that_breaks_for_a_while_is_waited_for(tmp_path: Path) -> None:

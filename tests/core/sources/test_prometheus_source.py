@@ -5,15 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from speccli.core.config import Settings as Asked
 from speccli.core.engines.registry import PROCESS_START
 from speccli.core.errors import SourceError
+from speccli.core.findings.base import Thresholds
 from speccli.core.metrics.parse import parse_sample
+from speccli.core.oneshot import ask
+from speccli.core.open import Opened, open_source
 from speccli.core.poll_prometheus import PrometheusPoller
+from speccli.core.recorder import record
 from speccli.core.sources.promapi import Answer, Series
 from speccli.core.sources.prometheus import (
     DOWN,
@@ -23,6 +29,7 @@ from speccli.core.sources.prometheus import (
     rounds_of,
     to_scrapes,
 )
+from speccli.core.sources.recording import Recording
 from speccli.core.stats.window import Settings, Window
 
 T0 = 1795975200.0
@@ -132,7 +139,7 @@ def test_a_pod_that_took_over_an_address_is_the_same_target() -> None:
 
 def test_a_server_that_two_jobs_scrape_is_one_target() -> None:
     other = TARGET | {"job": "again"}
-    started = {0: 1795975000.25, 15: 1795975000.25}
+    started: dict[float, float | str] = {0: 1795975000.25, 15: 1795975000.25}
     found = to_scrapes(
         [growing("vllm:x", 1, 0, 15), growing("vllm:x", 1, 5, 20, target=other)],
         [series(PROCESS_START, started), series(PROCESS_START, started, other)],
@@ -251,7 +258,7 @@ def an_hour() -> Api:
     api = fed()
     minutes = range(-3600, 61, 15)
     names = ("spec_decode_num_drafts", "spec_decode_num_draft_tokens", "generation_tokens")
-    counts = {at: 100_000 + 10 * at for at in minutes}
+    counts: dict[float, float | str] = {at: 100_000 + 10 * at for at in minutes}
     api.engines = [series(f"vllm:{name}_total", counts, TARGET | ENGINE) for name in names]
     api.targets = [series("up", dict.fromkeys(minutes, 1))]
     return api
@@ -301,6 +308,58 @@ async def test_a_longer_window_is_not_fetched_where_that_would_forget_what_is_kn
     polled.source._since = T0 - 3000
     polled.snapshot(3600)
     assert not polled.wake.is_set(), "a round fetches seven minutes of 64 engines"
+
+
+def staggered() -> Api:
+    """Two engines, each scraped every 30 s, 14 s apart."""
+    api = fed()
+    places = {0: TARGET, 14: OTHER}
+    times = {offset: range(offset, 200, 30) for offset in places}
+    names = {"spec_decode_num_drafts": 10, "spec_decode_num_draft_tokens": 30}
+    names |= {"spec_decode_num_accepted_tokens": 18, "generation_tokens": 28}
+    api.engines = [
+        growing(f"vllm:{name}_total", rate, *times[offset], target=place)
+        for offset, place in places.items()
+        for name, rate in names.items()
+    ]
+    api.targets = [series("up", dict.fromkeys(times[o], 1), place) for o, place in places.items()]
+    seen = growing("vllm:num_requests_running", 0, *times[0])
+    real = api.query
+
+    async def query(expression: str, *, at: float | None = None) -> Answer:
+        # What an engine's samples are looked at for, to see how often it is scraped.
+        return Answer((seen,)) if expression.endswith("[300s]") else await real(expression, at=at)
+
+    api.query = query  # type: ignore[method-assign]
+    return api
+
+
+async def test_a_replay_says_what_was_said_live(tmp_path: Path) -> None:
+    live, api, path = poller(staggered()), staggered(), tmp_path / "r"
+    presents = (T0 + 70, T0 + 101, T0 + 130, T0 + 173)
+    for live.source.api.present in presents:  # type: ignore[attr-defined]
+        was = await live.round()
+    watched = poller(api)
+    ticks = iter(presents)
+
+    def tell(scrapes: int, failing: int) -> None:
+        api.present = next(ticks, T0 + 173)
+
+    watched.source._asked_interval = watched.source.interval_s = 0.01
+    tell(0, 0)
+    opened = Opened(watched, Thresholds(), True, 5.0, 60.0)
+    await record(opened, path, lasting_s=0.5, tell=tell)
+    assert Recording(path).header.interval_s == 30
+    replayed = open_source(Asked(window="60s"), replay=path, default_window_s=60.0)
+    assert replayed.poller.window.settings.stale_s == live.window.settings.stale_s == 76
+    now = (await ask(replayed)).snapshot
+    assert was is not None
+    assert [(e.target, e.state, e.at) for e in now.engines] == [
+        (e.target, e.state, e.at) for e in was.engines
+    ]
+    assert {e.state for e in now.engines} == {"ok"}
+    assert now.fleet.acceptance_rate.value == was.fleet.acceptance_rate.value
+    assert now.fleet.drafts.value == was.fleet.drafts.value
 
 
 async def test_stale_series_do_not_look_alive() -> None:
