@@ -9,6 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from speccli import diagnostics, output
+from speccli.commands._alert_options import (
+    AlertmanagerOption,
+    BaselineOption,
+    ClearOption,
+    ConfirmOption,
+    DryRun,
+    ForceOption,
+    NameOption,
+    NotifyOption,
+    RequireTraffic,
+)
 from speccli.commands.baseline import (
     Dataset,
     DraftName,
@@ -40,43 +51,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_EPILOG,
 )
-
-NameOption = Annotated[
-    str | None,
-    typer.Option(
-        "--name", metavar="NAME", help="What the deployment is called.", show_default="its source"
-    ),
-]
-BaselineOption = Annotated[
-    str | None,
-    typer.Option("--baseline", metavar="NAME", help="Judge drift by this baseline (or file)."),
-]
-ForceOption = Annotated[
-    bool, typer.Option("--force", help="Compare with a baseline of another key.")
-]
-ConfirmOption = Annotated[
-    str,
-    typer.Option("--confirm", metavar="N/M", help="Say it when seen in N of the last M checks."),
-]
-ClearOption = Annotated[
-    int, typer.Option("--clear", min=1, max=100, help="It is over after so many checks without it.")
-]
-AlertmanagerOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--alertmanager", metavar="URL", help="Tell this Alertmanager; repeat for a cluster's."
-    ),
-]
-NotifyOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--notify", metavar="URL", help="Tell this apprise URL (better: SPECCTL_NOTIFY); repeat."
-    ),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say who would be told what; tell nobody.")]
-RequireTraffic = Annotated[
-    bool, typer.Option("--require-traffic", help="No traffic is unknown (3), not ok.")
-]
 
 
 @app.command("check", epilog=_EPILOG)
@@ -224,6 +198,98 @@ def rules(
     if test:
         for line in prove(out):
             diagnostics.say(line)
+
+
+@app.command("probe", epilog=_EPILOG)
+@with_source
+def probe(
+    source: SourceOptions,
+    baseline_endpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--baseline-endpoint",
+            metavar="URL",
+            help="The same model without speculation: greedy answers are compared.",
+        ),
+    ] = None,
+    output_format: FormatOption = output.Format.TABLE,
+) -> None:
+    """Send requests of each kind that speculation has broken before.
+
+    JSON schema (30 at once), min_p, logit_bias, logprobs, seed; greedy answers with and without
+    speculation. It is traffic: --deadline (180s if not given) bounds it. A dead engine is critical.
+    """
+    from speccli.core import deadline
+    from speccli.core.alert.probe.asked import probed, targets_of
+    from speccli.core.alert.verdict import failed
+    from speccli.core.errors import SpecctlError, UsageError
+    from speccli.core.open import access_of
+
+    settings = source.settings()
+    targets, plain, limit_s = targets_of(settings, baseline_endpoint, replay=source.replay)
+    clock = deadline.Clock(limit_s)
+    try:
+        found = deadline.run(clock, probed(targets, plain, access_of(settings), clock))
+    except UsageError:
+        raise
+    except SpecctlError as error:
+        _say(failed(error), output_format)
+        raise typer.Exit(int(error.exit_code)) from error
+    if output_format is output.Format.TABLE:
+        output.text("\n".join(found.lines))
+    else:
+        output.emit(found.to_json, lambda: "", output_format)
+    raise typer.Exit(found.exit)
+
+
+@app.command("canary", epilog=_EPILOG)
+@with_source
+def canary(
+    source: SourceOptions,
+    record: Annotated[
+        str | None,
+        typer.Option("--record", metavar="NAME", help="Keep this run as baseline NAME."),
+    ] = None,
+    baseline: BaselineOption = None,
+    force: ForceOption = False,
+    state: StateOption = None,
+    output_format: FormatOption = output.Format.TABLE,
+) -> None:
+    """Replay a fixed set of prompts at temperature 0, and compare.
+
+    --record NAME keeps the run of a sound server; --baseline NAME compares with it. The prompts
+    are the same, so a loss is no matter of traffic. --deadline is 180s if not given.
+    """
+    from speccli.core import config, deadline
+    from speccli.core.alert.probe.asked import canaried, targets_of
+    from speccli.core.alert.verdict import failed
+    from speccli.core.baseline.store import Store
+    from speccli.core.errors import SpecctlError, UsageError
+    from speccli.core.open import access_of
+    from speccli.core.state import state_folder
+
+    settings = _settings(source, baseline, None, None)
+    targets, _, limit_s = targets_of(settings, None, replay=source.replay)
+    store = Store(state_folder(state, config.here()[0])) if record else None
+    terms = _terms(settings, state, {}, force, ("1/1", 1), require_traffic=True)
+    clock = deadline.Clock(limit_s)
+    try:
+        work = canaried(targets, access_of(settings), clock, terms, record)
+        verdict, runs, kept = deadline.run(clock, work)
+        if store is not None and kept is not None:
+            store.put(kept, force=force)
+            diagnostics.say(f"baseline {kept.name} kept in {store.folder}")
+    except UsageError:
+        raise
+    except SpecctlError as error:
+        _say(failed(error), output_format)
+        raise typer.Exit(int(error.exit_code)) from error
+    if output_format is output.Format.TABLE:
+        _say(verdict, output_format)
+    else:
+        told = {**verdict.to_json(), "canary": [run.to_json() for run in runs]}
+        output.emit(lambda: told, lambda: "", output_format)
+    raise typer.Exit(verdict.exit)
 
 
 def _check(asked: Asked, output_format: output.Format, *, dry: bool) -> int:
