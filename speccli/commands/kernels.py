@@ -1,4 +1,4 @@
-"""`specctl kernels check`: are the verification kernels right and healthy on this GPU."""
+"""`specctl kernels check|job`: are the verification kernels right and healthy on a GPU."""
 
 from __future__ import annotations
 
@@ -89,3 +89,34 @@ def check(
 
     output.emit(lambda: document, table, output_format)
     raise typer.Exit(int(document["exit"]))
+
+
+@app.command("job", epilog=_EPILOG)
+def job(
+    image: Annotated[
+        str, typer.Option(metavar="IMAGE", help="The engine's image, best by its digest.")
+    ],
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", metavar="NS", help="Where it will run.")
+    ] = "default",
+    node: Annotated[str | None, typer.Option(metavar="NAME", help="The one node to check.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A check, or a prefix of some; repeat.")
+    ] = None,
+    deadline: Annotated[str, typer.Option(metavar="TIME", help="Wall clock of the run.")] = "15m",
+) -> None:
+    """Print the Job that runs the checks on a node, for `kubectl apply -f -`.
+
+    The engine's image, one GPU, restricted pod security; the checks travel in a ConfigMap. Its log
+    is a JSON line a check, its exit code the verdict.
+    """
+    import yaml
+
+    from speccli.core import kernels, kernels_job
+    from speccli.core.units import seconds
+
+    arguments = tuple(word for name in only or () for word in ("--only", name))
+    wall = int(seconds(deadline, what="--deadline"))
+    request = kernels_job.JobRequest(image, namespace, node, arguments, wall)
+    made = kernels_job.objects(request, kernels.package())
+    output.text(yaml.safe_dump_all(made, sort_keys=False).rstrip("\n"))

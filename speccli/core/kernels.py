@@ -74,14 +74,18 @@ def check(asked: Wanted, progress: Callable[[str], None]) -> dict[str, Any]:
 @contextlib.contextmanager
 def _package_alone() -> Iterator[Path]:
     """A folder with the package alone: our libraries must not reach the engine's Python."""
+    with tempfile.TemporaryDirectory(prefix="specctl-kernels-") as place:
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(package(), Path(place) / PACKAGE, ignore=ignored)
+        yield Path(place)
+
+
+def package() -> Path:
+    """Where the checks are installed; they are not imported for that."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise SpecctlError(f"{PACKAGE} is not installed beside specctl")
-    with tempfile.TemporaryDirectory(prefix="specctl-kernels-") as place:
-        source = Path(next(iter(spec.submodule_search_locations)))
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(source, Path(place) / PACKAGE, ignore=ignored)
-        yield Path(place)
+    return Path(next(iter(spec.submodule_search_locations)))
 
 
 def _watch(
