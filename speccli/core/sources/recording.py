@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,7 +22,7 @@ from speccli.core.metrics.parse import name_of
 from speccli.core.sources import streams
 from speccli.core.sources.base import Scrape, facts
 from speccli.core.sources.body import bounded
-from speccli.core.sources.redact import redact, redact_line
+from speccli.core.sources.redact import redact, redact_page
 
 SCHEMA = "specctl.recording/v1"
 _FOREIGN_LINES = 5
@@ -136,7 +137,7 @@ def line_of(scrape: Scrape, *, full: bool = False) -> dict[str, Any]:
     else:
         line["status"] = scrape.status
         body = scrape.body if full else _read_of(scrape.body)
-        line["body"] = "\n".join(map(redact_line, body.decode("utf-8", "replace").split("\n")))
+        line["body"] = redact_page(body.decode("utf-8", "replace"))
         if scrape.truncated:
             line["truncated"] = True
         if scrape.note:
@@ -163,7 +164,7 @@ def _read_of(body: bytes) -> bytes:
     Of a page on which nothing is read, the beginning: a replay must say the same of it.
     """
     *whole, rest = body.split(b"\n")
-    kept = [line for line in whole if name_of(line) in WANTED_BYTES]
+    kept = [line for line in whole if _is_read(line)]
     if kept or name_of(rest) in WANTED_BYTES:
         return b"".join(line + b"\n" for line in kept) + rest[: 1 << 16]
     start = body.lstrip()
@@ -171,6 +172,17 @@ def _read_of(body: bytes) -> bytes:
     if start[:1] == b"<" or not samples:
         return start[:_FOREIGN_BYTES]
     return b"".join(line + b"\n" for line in samples)
+
+
+def _is_read(line: bytes) -> bool:
+    """Whether a line is of a family that is read; of the few names of a page this is known."""
+    name, labels, _ = line.partition(b"{")
+    return _is_wanted(name if labels and len(name) <= _FOREIGN_BYTES else line[:_FOREIGN_BYTES])
+
+
+@lru_cache(maxsize=4096)
+def _is_wanted(start: bytes) -> bool:
+    return name_of(start) in WANTED_BYTES
 
 
 class Recording:
