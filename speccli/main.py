@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import re
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Annotated, Any
@@ -129,15 +130,20 @@ def _coded(run: Callable[[], Any]) -> int:
 
 
 def _unwritable(error: OSError) -> int:
-    """Standard output that takes no more; an error of a named file or a socket is a bug here."""
-    if error.filename is not None or error.errno not in _FULL:
+    """What takes no more; an error of a named file or a socket is a bug here."""
+    innermost = list(traceback.walk_tb(error.__traceback__))[-1][0]
+    on_stdout = isinstance(error, output.Unwritable) or innermost.f_code.co_name == "echo"  # help
+    full = _FULL | {errno.EIO, errno.EBADF} if on_stdout else _FULL
+    if error.filename is not None or error.errno not in full:
         raise error
-    output.abandon()
-    diagnostics.error(f"cannot write to standard output: {error.strerror}", "is the disk full?")
+    if on_stdout:
+        output.abandon()
+    what = "to standard output" if on_stdout else "a file"
+    diagnostics.error(f"cannot write {what}: {error.strerror}", "is the disk full?")
     return int(ExitCode.USAGE)
 
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EBADF})
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def _usage(error: Exception) -> int:
@@ -151,10 +157,12 @@ def _usage(error: Exception) -> int:
         return int(ExitCode.OK)
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "specctl"
-    if meant := re.fullmatch(r"No such command '(.+)'\.?", message):
+    if context is not None and (meant := re.fullmatch(r"No such command '(.+)'\.?", message)):
         import difflib
 
-        near = difflib.get_close_matches(meant.group(1), COMMANDS, n=1)
+        near = difflib.get_close_matches(
+            meant.group(1), context.command.list_commands(context), n=1
+        )
         message += f" Did you mean {near[0]}?" if near else ""
     first, _, rest = message.partition("\n")
     diagnostics.error(" ".join([first, *rest.split()]).rstrip("."), f"try `{command} --help`")

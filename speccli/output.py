@@ -23,6 +23,10 @@ class Format(StrEnum):
     YAML = "yaml"
 
 
+class Unwritable(OSError):
+    """Standard output takes no more."""
+
+
 def emit(data: Callable[[], Any], table: Callable[[], RenderableType], format_: Format) -> None:
     """Print `data` as JSON or YAML, or `table` for people."""
     if format_ is Format.JSON:
@@ -89,3 +93,5 @@ def _guarded(write: Callable[[], Any]) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         abandon()
+    except OSError as error:
+        raise Unwritable(error.errno, error.strerror) from error

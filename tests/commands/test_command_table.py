@@ -32,3 +32,19 @@ def test_a_mistyped_command_is_answered_with_the_nearest_one() -> None:
     assert result.exit_code == 64
     assert result.stdout == ""
     assert "Did you mean status?" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("baseline", "recrod"), "No such command 'recrod'. Did you mean 'record'?"),
+        (("recipes", "lst"), "No such command 'lst'. Did you mean 'list'?"),
+        (("baseline", "doctor"), "No such command 'doctor'"),
+    ],
+)
+def test_a_mistyped_command_of_a_group_is_answered_from_the_group(
+    words: tuple[str, ...], said: str
+) -> None:
+    result = CliRunner().invoke(app, list(words))
+    assert result.exit_code == 64
+    assert result.stderr.splitlines()[0] == f"specctl: error: {said}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import signal
 import socket
@@ -294,6 +296,21 @@ def test_a_full_disk_behind_stdout_is_one_line(command: str) -> None:
     assert done.stderr == (
         "specctl: error: cannot write to standard output: No space left on device\n"
         "hint: is the disk full?\n"
+    )
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_another_file_that_takes_no_more_is_not_called_standard_output(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(open_, "open_source", refuse)
+    answer = specctl("status", "-e", "h:1")
+    assert (answer.exit_code, answer.stdout) == (64, "")
+    assert answer.stderr == (
+        f"specctl: error: cannot write a file: {os.strerror(number)}\nhint: is the disk full?\n"
     )
 
 

@@ -207,11 +207,11 @@ def _fine(snapshot: Snapshot) -> Verdict:
         if 0 < snapshot.covered_s < _SETTLE_S and fleet.running.value:
             text = f"requests run; no draft in the first {snapshot.covered_s:.1f} s of data"
             return Verdict("unknown", "WAITING", text)
+        if not snapshot.subject.speculating:
+            who = "every engine that answers" if total > 1 else engines[0].name
+            return Verdict("unknown", "NO SPECULATION", f"speculation is off on {who}")
         text = "requests run, and whether speculation helps them is not known: "
-        if engines and all(e.method == "none" for e in engines):
-            text = "speculation is off: "
-        text += rate.reason or length.reason or ""
-        return Verdict("unknown", "NO SPECULATION" if "off" in text else "UNKNOWN", text)
+        return Verdict("unknown", "UNKNOWN", text + (rate.reason or length.reason or ""))
     since = " since the process started" if snapshot.subject.pool.since_start else ""
     drafting = sum(e.state == "ok" for e in engines) if snapshot.pooled is None else total
     text = (

@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from speccli.core.stats.snapshot import Snapshot
-from speccli.core.values import Quantile
+from speccli.core.values import Number, Quantile
 from speccli.core.views import format as fmt
 from speccli.core.views.detail import build_detail
 from speccli.core.views.pages import events_page, findings_page, help_page
 from speccli.core.views.state import UiState
 from speccli.core.views.text import clean, plain, width_of
 from speccli.core.views.top import TopView, build_view, frame_rows
+from tests.core.pages import Engine
 from tests.tui.world import PWN, Found, World, hostile, pwned
 
 
@@ -111,6 +112,25 @@ def test_nothing_yet_says_whom_it_asked() -> None:
     assert shown.verdict.word == "WAITING"
     assert "asked http://10.0.0.4:8000; no answer yet" in shown.text()
     assert "acceptance   —" in shown.text()
+
+
+def test_speculation_that_is_off_is_said_and_no_word_of_a_reason_decides_it() -> None:
+    off = World(2)
+    for server in off.servers:
+        server.engine = Engine(k=0)
+    shown = view(off.run(70))
+    assert (shown.verdict.word, shown.verdict.severity) == ("NO SPECULATION", "unknown")
+    assert "speculation is off" in shown.verdict.text
+    several = World(2)
+    for server in several.servers:
+        server.sglang = 2.2
+    snapshot = several.run(70)
+    reason = "the engine's offset is not told"
+    rate = replace(snapshot.fleet, acceptance_rate=Number.unknown(reason))
+    snapshot.__dict__["fleet"] = rate
+    shown = view(snapshot)
+    assert reason in shown.verdict.text
+    assert shown.verdict.word == "UNKNOWN"
 
 
 def test_no_traffic_is_unknown_not_zero() -> None:
