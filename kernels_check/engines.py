@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kernels_check.cases import GREEDY, Case
-from kernels_check.model import NotHere
+from kernels_check.model import missing
 from kernels_check.reference import philox
 
 LOOSE = 2e-5
@@ -52,7 +52,7 @@ class VllmV1:
         try:
             from vllm.v1.sample import rejection_sampler
         except ImportError as error:
-            raise NotHere(f"vLLM's V1 rejection sampler: {error}") from error
+            raise missing("vLLM's V1 rejection sampler", error) from error
         self.module, self.device = rejection_sampler, device
         self.place: Place = as_it_is
         self.seeded = True
@@ -145,7 +145,7 @@ class VllmV2:
         try:
             from vllm.v1.worker.gpu.spec_decode import rejection_sampler_utils
         except ImportError as error:
-            raise NotHere(f"vLLM's V2 rejection sampler: {error}") from error
+            raise missing("vLLM's V2 rejection sampler", error) from error
         self.module, self.device, self.block = rejection_sampler_utils, device, block
         self.place: Place = as_it_is
         self.seeded = True

@@ -110,6 +110,21 @@ class NotHere(Exception):
     """What was to be looked at is not in this image or not on this chip; the message says what."""
 
 
+class Unfamiliar(Exception):
+    """The package is here, and what we know of it is not: this version was not checked."""
+
+
+def missing(what: str, error: ImportError) -> Exception:
+    """What to raise for an import that failed: a skip only where a whole package is not installed.
+
+    An engine that renamed what is checked must not pass as one that does not have it.
+    """
+    name = error.name or ""
+    if isinstance(error, ModuleNotFoundError) and "." not in name:
+        return NotHere(f"{what}: {error}")
+    return Unfamiliar(f"{what} is not where this check knows it: {error}")
+
+
 @dataclass
 class Passed:
     """What a check returns: its evidence and its measurements."""

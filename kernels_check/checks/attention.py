@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels_check.model import Context, NotHere, Passed, Wrong
+from kernels_check.model import Context, NotHere, Passed, Wrong, missing
 from kernels_check.reference import layers
 
 WORST = 2e-2
@@ -84,7 +84,7 @@ def flash3(context: Context) -> Passed:
     try:
         from vllm.vllm_flash_attn import flash_attn_varlen_func
     except ImportError as error:
-        raise NotHere(f"vLLM's FlashAttention: {error}") from error
+        raise missing("vLLM's FlashAttention", error) from error
 
     def run(batch: Batch) -> Any:
         import torch
@@ -108,7 +108,7 @@ def triton(context: Context) -> Passed:
     try:
         from vllm.v1.attention.ops.triton_unified_attention import unified_attention
     except ImportError as error:
-        raise NotHere(f"vLLM's Triton attention: {error}") from error
+        raise missing("vLLM's Triton attention", error) from error
 
     def run(batch: Batch) -> Any:
         import torch
@@ -135,7 +135,7 @@ def flashinfer(context: Context) -> Passed:
     try:
         import flashinfer as library
     except ImportError as error:
-        raise NotHere(f"FlashInfer: {error}") from error
+        raise missing("FlashInfer", error) from error
     scratch = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
 
     def run(batch: Batch) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 from kernels_check import payoff, stack
 from kernels_check.checks import moe, speed
 from kernels_check.cuda import timing
-from kernels_check.model import Context, NotHere, Passed
+from kernels_check.model import Context, Passed, missing
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 DEPTHS = (0, 1, 2, 3, 4, 5, 6, 7)
@@ -26,7 +26,7 @@ def curve(context: Context) -> Passed:
         with moe.engine_config(), torch.inference_mode():
             measured = _measure(model)
     except ImportError as error:
-        raise NotHere(f"vLLM's layers: {error}") from error
+        raise missing("vLLM's layers", error) from error
     data = {
         "model": model.title, "layers": model.layers, "context": stack.CONTEXT, **measured,
         "crossover": {str(a): payoff.crossover(measured, a) for a in payoff.CHANCES},

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels_check.model import Context, NotHere, Passed, Wrong
+from kernels_check.model import Context, Passed, Wrong, missing
 
 PAD_TOKEN, MASK_TOKEN = 11, 13
 
@@ -18,7 +18,7 @@ def _utils() -> Any:
     try:
         from vllm.v1.spec_decode import utils
     except ImportError as error:
-        raise NotHere(f"vLLM's drafting kernels: {error}") from error
+        raise missing("vLLM's drafting kernels", error) from error
     return utils
 
 
@@ -172,7 +172,7 @@ def ngram(context: Context) -> Passed:
             _find_longest_matched_ngram_and_propose_tokens as propose,
         )
     except ImportError as error:
-        raise NotHere(f"vLLM's n-gram proposer: {error}") from error
+        raise missing("vLLM's n-gram proposer", error) from error
     rng = np.random.default_rng(context.seed)
     least, most, k = 2, 4, 5
     tried = hit = 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels_check.model import Context, NotHere, Passed, Wrong
+from kernels_check.model import Context, Passed, Wrong, missing
 
 ROWS = (1, 2, 4, 6, 8, 16, 33, 64, 128, 256, 1024)
 """batch x (K + 1)."""
@@ -87,7 +87,7 @@ def fp8_marlin(context: Context) -> Passed:
     try:
         from vllm.model_executor.layers.quantization.utils import marlin_utils_fp8 as marlin
     except ImportError as error:
-        raise NotHere(f"Marlin: {error}") from error
+        raise missing("Marlin", error) from error
 
     def make(seed: int, inputs: int, outputs: int) -> tuple[Product, Any]:
         import torch
@@ -172,7 +172,7 @@ def custom_ops() -> Any:
     try:
         from vllm import _custom_ops
     except ImportError as error:
-        raise NotHere(f"vLLM's compiled operators: {error}") from error
+        raise missing("vLLM's compiled operators", error) from error
     return _custom_ops
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from kernels_check.checks import attention, rejection
 from kernels_check.cuda import timing
-from kernels_check.model import Context, NotHere, Passed, Wrong
+from kernels_check.model import Context, Passed, Wrong, missing
 
 
 def sampler(context: Context) -> Passed:
@@ -85,7 +85,7 @@ def verify_attention(context: Context) -> Passed:
     try:
         from vllm.vllm_flash_attn import flash_attn_varlen_func
     except ImportError as error:
-        raise NotHere(f"vLLM's FlashAttention: {error}") from error
+        raise missing("vLLM's FlashAttention", error) from error
     steps = 0
     for rows in (2, 4, 8):
         for requests in (1, 8, 32):

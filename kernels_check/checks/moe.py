@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels_check.model import Context, NotHere, Passed, Wrong
+from kernels_check.model import Context, NotHere, Passed, Wrong, missing
 from kernels_check.reference import layers
 
 TOKENS = (1, 2, 4, 8, 31, 32, 64, 256)
@@ -30,7 +30,7 @@ def _layers() -> Any:
     try:
         from vllm.model_executor.layers import fused_moe
     except ImportError as error:
-        raise NotHere(f"vLLM's expert layers: {error}") from error
+        raise missing("vLLM's expert layers", error) from error
     if not hasattr(fused_moe, "fused_topk"):
         raise NotHere("vLLM's expert layers need Triton, which it did not find")
     return fused_moe

@@ -10,7 +10,7 @@ from typing import Any
 
 from kernels_check.checks import attention, graphs, rejection
 from kernels_check.cuda import nvml
-from kernels_check.model import Context, Passed, Wrong
+from kernels_check.model import Context, Passed, Wrong, missing
 
 JITTER = 3.0
 """p99 over the median of a step that always does the same."""
@@ -20,8 +20,11 @@ GROWTH = 64 << 20
 def soak(context: Context) -> Passed:
     """A step is eight layers of attention over 12-21 thousand shared tokens, and the sampler."""
     import torch
-    from vllm.vllm_flash_attn import flash_attn_varlen_func
 
+    try:
+        from vllm.vllm_flash_attn import flash_attn_varlen_func
+    except ImportError as error:
+        raise missing("vLLM's FlashAttention", error) from error
     rows = 6
     before = [12000 + (i * 1499) % 9000 for i in range(6)]
     batch = attention.make(attention.SHAPES[1], 16, rows, before, context.seed)

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernels_check import cases
 from kernels_check.checks import rejection
-from kernels_check.model import Context, NotHere, Passed, Wrong
+from kernels_check.model import Context, Passed, Wrong, missing
 from kernels_check.reference import sampling
 
 NEAR = 5e-3
@@ -27,7 +27,7 @@ def top_k_top_p(context: Context) -> Passed:
     try:
         from vllm.v1.sample.ops.topk_topp_sampler import apply_top_k_top_p
     except ImportError as error:
-        raise NotHere(f"vLLM's top-k and top-p: {error}") from error
+        raise missing("vLLM's top-k and top-p", error) from error
     rows_seen, worst = 0, 0.0
     for vocab in (32000, 151936):
         for rows in (1, 5, 10):
@@ -90,7 +90,7 @@ def grammar_mask(context: Context) -> Passed:
     try:
         from vllm.v1.worker.gpu.structured_outputs import _apply_grammar_bitmask_kernel as kernel
     except ImportError as error:
-        raise NotHere(f"vLLM's grammar mask: {error}") from error
+        raise missing("vLLM's grammar mask", error) from error
 
     def run(logits: Any, order: Any, mask: Any) -> None:
         grid = (mask.shape[0], -(-logits.shape[1] // 8192))

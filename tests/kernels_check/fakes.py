@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from kernels_check.model import Context, NotHere, Passed, Wrong
+from kernels_check.model import Context, NotHere, Passed, Wrong, missing
 
 
 def right(context: Context) -> Passed:
@@ -43,3 +43,19 @@ def hang(context: Context) -> Passed:
 
 def catches_nothing(context: Context) -> Passed:
     return Passed("all fine")
+
+
+def not_installed(context: Context) -> Passed:
+    try:
+        import no_such_engine  # type: ignore[import-not-found]  # noqa: F401
+    except ImportError as error:
+        raise missing("the engine's sampler", error) from error
+    return Passed("never")
+
+
+def renamed(context: Context) -> Passed:
+    try:
+        from kernels_check.model import no_such_name  # type: ignore[attr-defined]  # noqa: F401
+    except ImportError as error:
+        raise missing("the engine's sampler", error) from error
+    return Passed("never")

@@ -25,6 +25,8 @@ ENDS = {
     "crash": Status.CRASHED,
     "leave": Status.CRASHED,
     "hang": Status.HUNG,
+    "not_installed": Status.SKIPPED,
+    "renamed": Status.BROKEN,
 }
 
 
