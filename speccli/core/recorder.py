@@ -50,6 +50,8 @@ def refuse_to_lose(path: Path, *, force: bool, replay: Path | None) -> None:
         raise RecordingError(f"cannot write {path}: {os.strerror(errno.EISDIR)}")
     if not path.parent.is_dir():
         raise RecordingError(f"cannot write {path}: {os.strerror(errno.ENOENT)}")
+    if "\0" in str(path):
+        raise RecordingError("cannot write a file with a NUL in its name")
     if not os.access(path if there else path.parent, os.W_OK):
         raise RecordingError(f"cannot write {path}: {os.strerror(errno.EACCES)}")
 

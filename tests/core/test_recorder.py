@@ -176,3 +176,10 @@ def test_the_recording_that_is_read_is_never_overwritten(tmp_path: Path) -> None
         refuse_to_lose(link, force=True, replay=path)
     refuse_to_lose(tmp_path / "new", force=False, replay=path)
     refuse_to_lose(path, force=True, replay=tmp_path / "missing")
+
+
+def test_a_name_that_no_file_can_have_is_one_error(tmp_path: Path) -> None:
+    with pytest.raises(RecordingError):
+        refuse_to_lose(tmp_path / "r\0", force=False, replay=None)
+    with pytest.raises(RecordingError, match="cannot read"):
+        Recording(tmp_path / "r\0")

@@ -262,13 +262,12 @@ def _lines(path: Path) -> Generator[bytes, None, None]:
     try:
         for number, line in enumerate(streams.lines(path), 1):  # noqa: B007 - told if it breaks
             yield line
-    except OSError as error:
-        raise RecordingError(
-            f"cannot read {path}: {error.strerror or error}", hint="check --replay FILE"
-        ) from error
     except streams.DamagedError as error:
         where = f", line {number + 1}" if number else ""
         raise RecordingError(f"{path}{where}: {error}", hint=_HINT) from error
+    except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
+        why = getattr(error, "strerror", None) or error
+        raise RecordingError(f"cannot read {path}: {why}", hint="check --replay FILE") from error
 
 
 def _header(path: Path, line: bytes) -> Header:
