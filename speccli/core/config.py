@@ -89,17 +89,24 @@ def load(
     """Flags over environment over profile.
 
     Raises:
-        UsageError: a configuration file or variable that cannot be used.
+        UsageError: a configuration file or variable that cannot be used, or a project's file that
+            would have a secret that is not its own.
     """
     profile = profile or environment.get(f"{ENVIRONMENT}PROFILE")
     typed = {k: v for k, v in flags.items() if v is not None and v != []}
     merged: dict[str, Any] = {}
-    for layer in (
+    origin: dict[str, Path | str] = {}
+    layers: tuple[tuple[Path | str, dict[str, Any]], ...] = (
         *_from_files(profile, environment, directory),
-        _from_environment(environment),
-        typed,
-    ):
+        ("the environment", _from_environment(environment)),
+        ("a flag", typed),
+    )
+    for where, layer in layers:
         _put_over(merged, layer)
+        origin |= dict.fromkeys(layer, where)
+    project = _project_file(environment, directory)
+    if project is not None:
+        _keep_secrets(merged, origin, project, directory)
     known = {field.name for field in fields(Settings)}
     merged = {k: v for k, v in merged.items() if k in known}
     for name, between in _LISTS.items():
@@ -133,6 +140,41 @@ def _put_over(merged: dict[str, Any], layer: Mapping[str, Any]) -> None:
     merged.update(layer)
 
 
+def _keep_secrets(
+    merged: Mapping[str, Any], origin: Mapping[str, Path | str], project: Path, directory: Path
+) -> None:
+    """Refuse to send a token where a file says that merely lies about in the working directory.
+
+    Whoever wrote a repository must not get the token of whoever looks into it, nor any other file
+    of theirs: what is typed is meant, what stands in the environment or the user's file is not.
+    """
+    decides = [n for n in _SENT_BY if merged.get(n) and origin[n] == project]
+    own = {project, "a flag"}
+    secrets = [n for n in ("token", "token_file") if merged.get(n) and origin[n] not in own]
+    for name in ("endpoint", "prometheus"):
+        if "@" in str(merged.get(name) or "") and origin[name] not in own:
+            secrets.append(name)
+    if decides and secrets:
+        raise UsageError(
+            f"{project} sets {' and '.join(decides)}, and {secrets[0]} is from "
+            f"{origin[secrets[0]]}: a secret is not sent on such a file's word",
+            hint=f"if you trust it, say so: SPECCTL_CONFIG={project}; else give --endpoint",
+        )
+    if merged.get("token_file") and origin["token_file"] == project:
+        with contextlib.suppress(RuntimeError, OSError, ValueError):
+            file = (directory / Path(merged["token_file"]).expanduser()).resolve()
+            if file.is_relative_to(project.parent.resolve()):
+                return
+        raise UsageError(
+            f"{project}: token_file lies outside of its folder",
+            hint=f"if you trust it, say so: SPECCTL_CONFIG={project}; or give --token-file",
+        )
+
+
+_SENT_BY = ("endpoint", "prometheus", "insecure", "ca")
+"""Settings that decide who gets to see a token."""
+
+
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     """A note for each `SPECCTL_*` variable that means nothing."""
     known = {field.name.upper() for field in fields(Settings)} | _OTHER_VARIABLES
@@ -148,16 +190,28 @@ def config_files(environment: Mapping[str, str], directory: Path) -> list[Path]:
     """The files that would be read, the user's first, so that the project's beats it."""
     if named := environment.get(f"{ENVIRONMENT}CONFIG"):
         return [Path(named)]
-    found = []
+    found = [_users_file(environment), _nearest_file(directory)]
+    return [path for path in dict.fromkeys(found) if path is not None and _is_there(path)]
+
+
+def _users_file(environment: Mapping[str, str]) -> Path | None:
     home = environment.get("HOME")
     user = environment.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else None)
-    if user:
-        found.append(Path(user) / "specctl" / FILE)
-    for folder in (directory, *directory.parents):
-        if _is_there(folder / FILE):
-            found.append(folder / FILE)
-            break
-    return [path for path in dict.fromkeys(found) if _is_there(path)]
+    return Path(user) / "specctl" / FILE if user else None
+
+
+def _nearest_file(directory: Path) -> Path | None:
+    """The one in the working directory or the nearest folder above."""
+    folders = (directory, *directory.parents)
+    return next((folder / FILE for folder in folders if _is_there(folder / FILE)), None)
+
+
+def _project_file(environment: Mapping[str, str], directory: Path) -> Path | None:
+    """A file that nobody named and that is not the user's."""
+    if environment.get(f"{ENVIRONMENT}CONFIG"):
+        return None
+    found = _nearest_file(directory)
+    return found if found != _users_file(environment) else None
 
 
 def _is_there(path: Path) -> bool:
@@ -169,10 +223,10 @@ def _is_there(path: Path) -> bool:
 
 def _from_files(
     profile: str | None, environment: Mapping[str, str], directory: Path
-) -> list[dict[str, Any]]:
+) -> list[tuple[Path, dict[str, Any]]]:
     """The layers of the files, weakest first: what holds for all of each, then the profile."""
-    common: list[dict[str, Any]] = []
-    named: list[dict[str, Any]] = []
+    common: list[tuple[Path, dict[str, Any]]] = []
+    named: list[tuple[Path, dict[str, Any]]] = []
     profiles: set[str] = set()
     for path in config_files(environment, directory):
         try:
@@ -185,10 +239,10 @@ def _from_files(
         if not isinstance(tables, dict):
             raise UsageError(f"{path}: profile must be a table", hint="write [profile.prod]")
         profiles |= set(tables)
-        common.append(_checked(content, path, ""))
+        common.append((path, _checked(content, path, "")))
         checked = {name: _checked(t, path, f"profile.{name}.") for name, t in tables.items()}
         if profile in checked:
-            named.append(checked[profile])
+            named.append((path, checked[profile]))
     if profile and profile not in profiles:
         raise UsageError(
             f"no profile {profile!r} in {FILE}{_nearest(profile, profiles)}",

@@ -164,6 +164,62 @@ def test_a_typed_token_is_not_beaten_by_a_configured_file(place: Place) -> None:
     assert (settings.token, settings.token_file) == ("t0ken", None)
 
 
+SECRET = "hunter2hunter2"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["endpoint = 'http://elsewhere:1'", "prometheus = 'http://elsewhere'", "insecure = true"]
+    + ["ca = 'their.pem'", "[profile.prod]\nendpoint = 'http://elsewhere:1'"],
+)
+@pytest.mark.parametrize("token", ["environment", "token file", "users file"])
+def test_a_projects_file_does_not_get_a_token_that_is_not_its_own(
+    place: Place, line: str, token: str
+) -> None:
+    given = {"environment": {"SPECCTL_TOKEN": SECRET}}
+    given["token file"] = {"SPECCTL_TOKEN_FILE": "/run/token"}
+    if token == "users file":
+        place.user.write_text(f"token = '{SECRET}'\n")
+    place.file.write_text(f"{line}\n")
+    variables, profile = given.get(token, {}), "prod" if "prod" in line else None
+    message = place.refused(profile, **variables)
+    assert str(place.file) in message
+    assert SECRET not in message
+    trusted = place.load(None, profile, SPECCTL_CONFIG=str(place.file), **variables)
+    assert trusted.endpoint or trusted.prometheus or trusted.insecure or trusted.ca
+
+
+def test_credentials_of_a_url_are_not_sent_through_what_a_project_accepts(place: Place) -> None:
+    place.file.write_text("insecure = true\n")
+    assert "hunter2" not in place.refused(SPECCTL_ENDPOINT="https://me:hunter2@h")
+    assert place.load(SPECCTL_ENDPOINT="https://h").insecure
+
+
+def test_a_token_that_is_typed_or_the_projects_own_is_sent(place: Place) -> None:
+    place.file.write_text("endpoint = 'http://a:1'\n")
+    assert place.load({"token": SECRET}).token == SECRET
+    assert place.load({"endpoint": ["http://b:1"]}, SPECCTL_TOKEN=SECRET).token == SECRET
+    assert place.load(SPECCTL_ENDPOINT="http://b:1", SPECCTL_TOKEN=SECRET).token == SECRET
+    place.file.write_text(f"endpoint = 'http://a:1'\ntoken = '{SECRET}'\n")
+    assert place.load().token == SECRET
+    place.file.write_text("endpoint = 'http://a:1'\ntoken_file = 'token'\n")
+    assert place.load().token_file == "token"
+    place.file.unlink()
+    place.user.write_text(f"endpoint = 'http://a:1'\ntoken = '{SECRET}'\n")
+    assert place.load().token == SECRET
+
+
+@pytest.mark.parametrize("outside", ["/run/secrets/token", "~/token", "../token", "link"])
+def test_a_projects_file_does_not_have_other_files_sent_as_a_token(
+    place: Place, outside: str, tmp_path: Path
+) -> None:
+    (place.project / "link").symlink_to(tmp_path)
+    place.file.write_text(f"endpoint = 'http://a:1'\ntoken_file = '{outside}'\n")
+    assert "token_file lies outside" in place.refused()
+    assert place.load(SPECCTL_CONFIG=str(place.file)).token_file == outside
+    assert place.load({"token": SECRET}).token_file is None
+
+
 def test_a_typed_certificate_does_not_take_a_configured_key(place: Place) -> None:
     place.file.write_text("cert = 'a.pem'\nkey = 'a.key'\n")
     assert (place.load({"cert": "b.pem"}).cert, place.load({"cert": "b.pem"}).key) == (
