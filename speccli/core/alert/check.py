@@ -148,7 +148,7 @@ def _checked(
     earlier, said = usable(memory, now)
     if said:
         keeper.notes.append(said)
-    tap = Kept({scrape.target: scrape for scrape in memory.scrapes})
+    tap = Kept({scrape.target: scrape for scrape in memory.scrapes}, now)
     opened.poller.tap = tap
     pair = asked.settings.window
     pair_s = seconds(pair, what="--window") if pair and not asked.settings.prometheus else None

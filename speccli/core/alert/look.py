@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from speccli.core.alert.memory import Memory, boot
 from speccli.core.findings._text import duration
@@ -28,22 +28,16 @@ class Kept:
     """A tap: the last page of every server, for the next check."""
 
     scrapes: dict[str, Scrape]
+    since: float
+    """When this run began: what a server said of itself before may be another process's."""
 
     def write(self, scrapes: Iterable[Scrape]) -> None:
         """Keep what was answered; a server that fails keeps its last page."""
         for scrape in scrapes:
             if scrape.error is None and scrape.status == 200 and scrape.body:
                 before = self.scrapes.get(scrape.target)
-                if not scrape.info and before is not None and before.info:
-                    scrape = Scrape(
-                        scrape.at,
-                        scrape.target,
-                        scrape.status,
-                        scrape.body,
-                        truncated=scrape.truncated,
-                        note=scrape.note,
-                        info=before.info,
-                    )
+                if not scrape.info and before is not None and before.at >= self.since:
+                    scrape = replace(scrape, info=before.info)
                 self.scrapes[scrape.target] = scrape
 
 

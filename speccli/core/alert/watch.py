@@ -142,7 +142,7 @@ def _watcher(
 ) -> Watcher:
     memory = keeper.load()
     opened = open_checked(asked.settings, asked.deadline_s)
-    tap = Kept({scrape.target: scrape for scrape in memory.scrapes})
+    tap = Kept({scrape.target: scrape for scrape in memory.scrapes}, time.time())
     opened.poller.tap = tap
     jumped = _go_on(opened, memory, every_s)
     examiner = Examiner(asked.terms, memory)
