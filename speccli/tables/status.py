@@ -27,6 +27,7 @@ _STYLES = {"warning": "yellow", "critical": "red bold", "unknown": "dim", "info"
 _STYLES |= {"ok": "green", "stale": "dim", "": "", "dim": "dim"}
 _ENGINES = 40
 """Rows printed, the worst first where there are more; `-o json` has every engine."""
+_METHODS = {"unknown": "method not known", "none": "no speculation"}
 _INDENT = " " * 4
 _NAME = 16
 """Cells of an engine's name before a column gives way to it."""
@@ -66,7 +67,7 @@ def _who(snapshot: Snapshot) -> list[str]:
     engines = snapshot.engines
     count = snapshot.pooled_engines or len(engines)
     thing = "engine" if any(e.engine != "?" for e in engines) or not engines else "target"
-    states = Counter(str(e.state) for e in engines)
+    states = Counter(e.state.replace("-", " ") for e in engines)
     words = [plural(count, thing)]
     if set(states) - {"ok"}:
         words[0] += f" ({', '.join(f'{n} {state}' for state, n in states.most_common())})"
@@ -78,7 +79,7 @@ def _who(snapshot: Snapshot) -> list[str]:
             told = ", ".join(versions) if len(versions) < 4 else f"in {len(versions)} versions"
             words.append(f"{kind_name(kind)} {told}")
     read = [e for e in engines if e.increase is not None]
-    named = {"method not known" if e.method == "unknown" else e.method: e.k for e in read}
+    named = {_METHODS.get(e.method, e.method): e.k for e in read}
     several = {e.k for e in read if e.k}
     methods = [
         f"{method} K={k}" if k and len(several) == 1 else method for method, k in named.items()

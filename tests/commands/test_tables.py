@@ -192,6 +192,12 @@ def test_an_engine_is_as_well_in_the_table_as_on_the_screen(case: object) -> Non
         assert re.search(rf"^{GLYPHS[severity]} {name} +{word}\b", text, re.MULTILINE)
 
 
+def test_the_head_has_the_words_of_the_rows_and_of_the_screen() -> None:
+    assert "4 engines (4 no traffic)" in shown(no_traffic(), 80)
+    head, _, _ = shown(no_speculation(), 120).partition("\n")
+    assert head.endswith(" · no speculation")
+
+
 def assert_harmless(text: str) -> None:
     assert "pwn" in text
     assert text.replace("\n", "").isprintable()

@@ -153,7 +153,8 @@ def _positions(engine: EngineSnapshot, width: int) -> list[Line]:
     rows = [rule("acceptance by position", width, "accepted at the position / drafts")]
     if not numbers:
         rate = engine.metrics.acceptance_rate
-        why = rate.reason or "no draft positions are exported"
+        why = rate.reason if rate.value is None else None
+        why = why or "no draft positions are exported"
         return [*rows, line(fmt.UNKNOWN, Span(f"  {why}", "dim"))]
     cells = min(50, width - 16)
     for i, number in enumerate(numbers):

@@ -204,12 +204,12 @@ def _fine(snapshot: Snapshot) -> Verdict:
     fleet = snapshot.fleet
     rate, length = fleet.acceptance_rate, fleet.acceptance_length
     if rate.value is None or length.value is None:
-        if 0 < snapshot.covered_s < _SETTLE_S and fleet.running.value:
-            text = f"requests run; no draft in the first {snapshot.covered_s:.1f} s of data"
-            return Verdict("unknown", "WAITING", text)
         if not snapshot.subject.speculating:
             who = "every engine that answers" if total > 1 else engines[0].name
             return Verdict("unknown", "NO SPECULATION", f"speculation is off on {who}")
+        if 0 < snapshot.covered_s < _SETTLE_S and fleet.running.value:
+            text = f"requests run; no draft in the first {snapshot.covered_s:.1f} s of data"
+            return Verdict("unknown", "WAITING", text)
         text = "requests run, and whether speculation helps them is not known: "
         return Verdict("unknown", "UNKNOWN", text + (rate.reason or length.reason or ""))
     since = " since the process started" if snapshot.subject.pool.since_start else ""

@@ -133,6 +133,12 @@ def test_speculation_that_is_off_is_said_and_no_word_of_a_reason_decides_it() ->
     assert shown.verdict.word == "UNKNOWN"
 
 
+def test_speculation_that_is_off_is_not_waited_for() -> None:
+    off = World(1)
+    off.servers[0].engine = Engine(k=0)
+    assert view(off.run(3)).verdict.word == "NO SPECULATION"
+
+
 def test_no_traffic_is_unknown_not_zero() -> None:
     world = World(2)
     for server in world.servers:
@@ -282,6 +288,15 @@ def test_the_order_is_that_of_the_numbers_shown_and_unknown_ones_are_last(
     assert len(known) >= 5
     assert known == sorted(known, reverse=rising == reverse)
     assert told[len(known) :] == ["—"] * (8 - len(known))
+
+
+def test_positions_that_are_not_exported_are_not_explained_by_what_is_known() -> None:
+    world = World(1)
+    world.servers[0].sglang = 2.2
+    snapshot = world.run(70)
+    told = "\n".join(map(plain, build_detail(snapshot, "10.0.0.4:8000/0", ui(), snapshot.at)))
+    assert "acceptance    0.400" in told
+    assert "—  no draft positions are exported" in told
 
 
 def test_filter_matches_all_words_anywhere() -> None:
