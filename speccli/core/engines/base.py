@@ -89,11 +89,13 @@ class Adapter:
         object.__setattr__(self, "roles", roles)
 
     def engine_of(self, labels: Mapping[str, str]) -> str:
-        """The engine a series belongs to."""
-        for label in self.engine_labels:
-            if label in labels:
-                return labels[label]
-        return "0"
+        """The engine a series belongs to.
+
+        No engine writes `instance`: a page that has it was put together from several servers' (a
+        federation, a proxy), and its engines must not be taken for one.
+        """
+        named = next((labels[label] for label in self.engine_labels if label in labels), "0")
+        return f"{labels['instance']}/{named}" if "instance" in labels else named
 
     def why_absent(self, field_name: str) -> str:
         """The reason to print where a field is unknown because the engine has no such metric."""

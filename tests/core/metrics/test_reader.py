@@ -497,3 +497,13 @@ def test_any_bytes_inside_a_page_end_in_a_reading(junk: bytes, data: st.DataObje
     for reading in (read(broken, reader), read(broken, reader)):
         for engine in reading.engines:
             assert all(0 <= value < INF for value in engine.values)
+
+
+def test_a_page_of_several_servers_has_as_many_engines() -> None:
+    page = "".join(
+        f'vllm:generation_tokens_total{{engine="0",instance="{host}"}} {n}\n'
+        for host, n in (("10.0.0.4:8000", 4), ("10.0.0.5:8000", 5))
+    )
+    reading = Reader().read("http://federation", page.encode(), 1.0)
+    found = {c.engine: c.get("generation_tokens") for c in reading.engines}
+    assert found == {"10.0.0.4:8000/0": 4, "10.0.0.5:8000/0": 5}
