@@ -42,3 +42,19 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say who would be told w
 RequireTraffic = Annotated[
     bool, typer.Option("--require-traffic", help="No traffic is unknown (3), not ok.")
 ]
+
+ASKING = (
+    "prometheus",
+    "selector",
+    "token",
+    "token_file",
+    "ca",
+    "cert",
+    "key",
+    "insecure",
+)
+"""Options about asking a source."""
+POOLING = ("prometheus", "selector", "replay", "interval", "window")
+"""Options about a Prometheus, and about windows."""
+JUDGING = ("method", "floor", "hold", "gpu_hour_usd", "gpus_per_engine", "baseline_cost")
+"""Options about what numbers are held against."""

@@ -10,6 +10,9 @@ import typer
 
 from speccli import diagnostics, output
 from speccli.commands._alert_options import (
+    ASKING,
+    JUDGING,
+    POOLING,
     AlertmanagerOption,
     BaselineOption,
     ClearOption,
@@ -29,7 +32,7 @@ from speccli.commands.baseline import (
     StateOption,
     TargetRevision,
 )
-from speccli.options import FormatOption, SourceOptions, with_source
+from speccli.options import FormatOption, SourceOptions, source_without
 
 if TYPE_CHECKING:
     from speccli.core.alert.check import Asked, Checked
@@ -54,7 +57,7 @@ app = typer.Typer(
 
 
 @app.command("check", epilog=_EPILOG)
-@with_source
+@source_without("interval")
 def check(
     source: SourceOptions,
     name: NameOption = None,
@@ -94,7 +97,7 @@ def check(
 
 
 @app.command("watch", epilog=_EPILOG)
-@with_source
+@source_without("replay", "interval", "window")
 def watch(
     source: SourceOptions,
     name: NameOption = None,
@@ -127,7 +130,7 @@ def watch(
 ) -> None:
     """Judge over and over; a line when something changes, a heartbeat for Prometheus.
 
-    SIGTERM ends it with 0. What it remembers survives it, as with `alert check`.
+    SIGTERM ends it with 0; what it remembers survives it.
     """
     import asyncio
 
@@ -136,8 +139,6 @@ def watch(
     from speccli.core.errors import UsageError
     from speccli.core.units import seconds
 
-    if source.replay:
-        raise UsageError("--replay is nothing to watch", hint="alert check --replay judges it")
     settings = _settings(source, baseline, alertmanager, notify)
     told = _told(target_revision, draft, draft_revision, runner, sampling, dataset)
     terms = _terms(settings, state, told, force, (confirm, clear), require_traffic)
@@ -149,7 +150,7 @@ def watch(
         watching(
             asked,
             every_s=every_s,
-            listen=None if listen == "none" else address(listen),
+            listen=address(listen),
             notifier_of=lambda memory: _notifier(asked, memory, dry=dry_run),
             say=output.text,
             warn=diagnostics.warn,
@@ -160,7 +161,7 @@ def watch(
 
 
 @app.command("rules", epilog=_EPILOG)
-@with_source
+@source_without(*ASKING, "replay", "interval", "window", "deadline", "endpoint")
 def rules(
     source: SourceOptions,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the files go.")] = Path(
@@ -201,7 +202,7 @@ def rules(
 
 
 @app.command("probe", epilog=_EPILOG)
-@with_source
+@source_without(*JUDGING, *POOLING)
 def probe(
     source: SourceOptions,
     baseline_endpoint: Annotated[
@@ -243,7 +244,7 @@ def probe(
 
 
 @app.command("canary", epilog=_EPILOG)
-@with_source
+@source_without(*JUDGING, *POOLING)
 def canary(
     source: SourceOptions,
     record: Annotated[

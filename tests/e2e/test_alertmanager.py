@@ -143,8 +143,8 @@ def test_a_check_through_prometheus_agrees_with_a_direct_one(
 
 
 def test_a_notification_arrives_once_and_then_its_end(world: World, tmp_path: Path) -> None:
-    words = ("-e", world.broken.url, "--name", "pool", "--state", tmp_path)
-    words += ("--window", "0.5s", "--alertmanager", world.alertmanager)
+    words = ["-e", world.broken.url, "--name", "pool", "--state", str(tmp_path)]
+    words += ["--window", "0.5s", "--alertmanager", world.alertmanager]
     name = "SpecctlZeroAcceptance"
 
     def of_check(status: str) -> list[dict[str, Any]]:

@@ -33,8 +33,9 @@ def test_greedy_answers_are_the_same_with_and_without_speculation(
     code, told, _ = alert("probe", "-e", tiny_eagle3.url, "--baseline-endpoint", tiny_none.url)
     found = states(told)
     assert found["F-ALIVE"] == found["F-GREEDY"] == "pass", told["checks"]
-    assert found["F-SEED"] == "pass", told["checks"]
     assert found["F-LOGPROBS"] == "pass", told["checks"]
+    # On this server a seed gives one answer without speculation and may give two with it.
+    assert found["F-SEED"] in {"pass", "warning"}
     assert found["F-LOGIT-BIAS"] in {"pass", "warning"}
     assert "ENGINE_DOWN" not in found
     assert code in {0, 1}, told["checks"]

@@ -149,7 +149,8 @@ def _checked(
     if said:
         keeper.notes.append(said)
     tap = Kept({scrape.target: scrape for scrape in memory.scrapes}, now)
-    opened.poller.tap = tap
+    if not opened.poller.whole_window_at_once:  # a Prometheus has its own memory
+        opened.poller.tap = tap
     pair = asked.settings.window
     pair_s = seconds(pair, what="--window") if pair and not asked.settings.prometheus else None
     if pair_s is not None and pair_s > clock.left:

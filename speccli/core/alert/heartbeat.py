@@ -177,12 +177,14 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def address(text: str) -> tuple[str, int]:
-    """`:9467`, `9467`, `0.0.0.0:9467`, `[::]:9467`.
+def address(text: str) -> tuple[str, int] | None:
+    """`:9467`, `9467`, `0.0.0.0:9467`, `[::]:9467`; None for `none`.
 
     Raises:
         UsageError: none of these.
     """
+    if text == "none":
+        return None
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
         raise UsageError(f"--listen {text!r} is no address", hint="write 127.0.0.1:9467")

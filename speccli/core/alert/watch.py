@@ -143,7 +143,8 @@ def _watcher(
     memory = keeper.load()
     opened = open_checked(asked.settings, asked.deadline_s)
     tap = Kept({scrape.target: scrape for scrape in memory.scrapes}, time.time())
-    opened.poller.tap = tap
+    if not opened.poller.whole_window_at_once:  # a Prometheus has its own memory
+        opened.poller.tap = tap
     jumped = _go_on(opened, memory, every_s)
     examiner = Examiner(asked.terms, memory)
     for note in (*keeper.notes, jumped, examiner.note):
