@@ -105,8 +105,8 @@ def test_t5_the_table_shows_a_dash_and_not_zero(tmp_path: Path) -> None:
     recording = written(tmp_path / "r", [scraped(0, page), scraped(60, page)])
     answer = specctl("status", "--replay", recording)
     assert answer.exit_code == 0
-    row = next(line for line in answer.stdout.splitlines() if " no-traffic " in line)
-    assert "10.0.0.7:8000/0" in row
+    row = next(line for line in answer.stdout.splitlines() if line.startswith("○ 10.0.0.7:8000/0"))
+    assert " no traffic " in row
     assert "—" in row
     assert "0.000" not in answer.stdout
 
