@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from speccli.core.views.document import json_text, printable
+from speccli.core.views.text import ASCII
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -61,7 +64,15 @@ def rich(renderable: RenderableType) -> None:
     told = os.environ.get("COLUMNS", "")
     width = None if sys.stdout.isatty() or (told.isdigit() and int(told)) else 120
     console = Quiet(width=width, highlight=False, emoji=False)
-    _guarded(lambda: console.print(renderable))
+    with console.capture() as captured:
+        console.print(renderable)
+    # A table is padded to its width: blanks that nobody sees break lines in narrower windows.
+    shown = _TRAILING.sub(lambda blanks: blanks[0].replace(" ", ""), captured.get())
+    _guarded(lambda: sys.stdout.write(shown))
+
+
+_TRAILING = re.compile(r"(?: |\x1b\[[\d;]*m)+$", re.MULTILINE)
+"""Blanks at the end of a line, and the colours that end among them."""
 
 
 def prepare() -> None:
@@ -71,7 +82,29 @@ def prepare() -> None:
         if stream is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 - for good
         elif hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace" if name == "stdout" else "backslashreplace")
+            stream.reconfigure(errors=_MARKS if name == "stdout" else _MARKS_OR_CODE)
+
+
+def _in_ascii(fallback: str) -> Callable[[UnicodeError], tuple[str | bytes, int]]:
+    """What stands for characters that a stream's encoding lacks: marks are ASCII, others not."""
+    other = codecs.lookup_error(fallback)
+
+    def handler(error: UnicodeError) -> tuple[str | bytes, int]:
+        if isinstance(error, UnicodeEncodeError):
+            stands = _STANDS.get(ord(error.object[error.start]))
+            if stands is not None:
+                return stands, error.start + 1
+            error.end = error.start + 1  # the next one may be a mark
+        return other(error)
+
+    return handler
+
+
+_STANDS = ASCII | {ord("·"): "-"}
+"""In running text a dot between words looks like the end of a sentence."""
+_MARKS, _MARKS_OR_CODE = "specctl.replace", "specctl.backslashreplace"
+codecs.register_error(_MARKS, _in_ascii("replace"))
+codecs.register_error(_MARKS_OR_CODE, _in_ascii("backslashreplace"))
 
 
 def abandon() -> None:

@@ -9,25 +9,18 @@ is bold, dim and reverse, and words and glyphs carry every state anyway.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from typing import Literal
 
 from rich.style import Style
 
+from speccli.core.views.text import ASCII, carries_marks
+
 Depth = Literal["256", "16", "mono"]
 
 _PLAIN_TERMS = frozenset({"dumb", "unknown", "vt52", "vt100", "vt102", "vt220", "vt320"})
 _ASCII_TERMS = _PLAIN_TERMS | {"linux"}
-
-_ASCII = str.maketrans(
-    {
-        **dict(zip("●▲✖○—–─│┤·▸▴▾→…", "*!Xo---|+.>^v>.", strict=True)),
-        **dict(zip("“”−×↑↓←→", '""-x^v<>', strict=True)),
-        **dict(zip("▁▂▃▄▅▆▇█", "__..oo##", strict=True)),
-        **dict(zip("▏▎▍▌▋▊▉", "   ####", strict=True)),
-    }
-)
-"""One cell for one cell."""
 
 _COLOURS: dict[Depth, dict[str, str]] = {
     "256": {
@@ -82,10 +75,13 @@ _ALL = {"": "", "head": "bold", "badge": "bold reverse", "note": "bold"}
 class Palette:
     """The styles of one terminal."""
 
-    def __init__(self, depth: Depth = "16", *, ascii_only: bool = False) -> None:
-        """`ascii_only`: the terminal's font has no marks or blocks."""
+    def __init__(
+        self, depth: Depth = "16", *, ascii_only: bool = False, encoding: str = "utf-8"
+    ) -> None:
+        """`ascii_only`: the terminal's font has no marks or blocks. `encoding`: what it is sent."""
         self.depth = depth
-        self._table = _ASCII if ascii_only else None
+        self._encoding = encoding if not carries_marks(encoding) else None
+        self._table = ASCII if ascii_only or self._encoding else None
         words = {**_ALL, **_COLOURS[depth]}
         self._styles = {word: Style.parse(text) for word, text in words.items()}
         reverse = Style(reverse=True)
@@ -98,11 +94,24 @@ class Palette:
 
     def text(self, text: str) -> str:
         """The text in characters this terminal has."""
-        return text if self._table is None else text.translate(self._table)
+        if self._table is None or text.isascii():
+            return text
+        text = text.translate(self._table)
+        if self._encoding is None:
+            return text
+        try:
+            return text.encode(self._encoding, "replace").decode(self._encoding)
+        except LookupError:
+            return text.encode("ascii", "replace").decode("ascii")
 
 
-def palette_for(environ: Mapping[str, str] | None = None, *, ansi: bool = False) -> Palette:
-    """What the environment says of the terminal; `ansi`: its own 16 colours and no others."""
+def palette_for(
+    environ: Mapping[str, str] | None = None, *, ansi: bool = False, encoding: str | None = None
+) -> Palette:
+    """What the environment says of the terminal; `ansi`: its own 16 colours and no others.
+
+    `encoding`: what the screen is written in; None: that of standard error, which Textual draws on.
+    """
     env = os.environ if environ is None else environ
     term = env.get("TERM", "").lower()
     depth: Depth = "16"
@@ -110,4 +119,6 @@ def palette_for(environ: Mapping[str, str] | None = None, *, ansi: bool = False)
         depth = "mono"
     elif not ansi and ("256" in term or "truecolor" in term or env.get("COLORTERM")):
         depth = "256"
-    return Palette(depth, ascii_only=term in _ASCII_TERMS)
+    if encoding is None:
+        encoding = getattr(sys.__stderr__, "encoding", None) or "ascii"
+    return Palette(depth, ascii_only=term in _ASCII_TERMS, encoding=encoding)

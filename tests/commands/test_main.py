@@ -322,10 +322,19 @@ def test_closed_streams_are_no_bug() -> None:
 def test_a_terminal_without_unicode_gets_what_it_can_show() -> None:
     done = shell(f"specctl status --replay {RECORDING}", PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "? WARNING VERSION_SKEW" in done.stdout
+    assert "! WARNING VERSION_SKEW" in done.stdout
+    assert done.stdout.isascii()
+    assert "?" not in done.stdout
     done = shell(f"specctl status --replay {RECORDING} -o yaml", PYTHONIOENCODING="ascii")
     assert done.returncode == 0
     assert done.stdout.isascii()
+
+
+def test_no_line_of_a_table_ends_in_blanks() -> None:
+    for command in (f"cost --replay {RECORDING}", f"status --replay {RECORDING}", "doctor"):
+        done = shell(f"specctl {command}")
+        assert done.stdout
+        assert [row for row in done.stdout.split("\n") if row != row.rstrip()] == []
 
 
 def test_no_colour_reaches_a_file() -> None:

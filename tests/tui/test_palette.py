@@ -130,3 +130,14 @@ def test_what_the_rules_find_in_a_fleet_can_be_painted(fleet: object, width: int
     found = tuple(evaluate(snapshot, Thresholds()))
     ui = UiState(width=width, height=50, tz=UTC)
     assert not unknown_words(every_view(snapshot, ui, found))
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "nonsense"])
+def test_an_encoding_without_the_marks_gets_the_ascii_drawing(encoding: str) -> None:
+    palette = palette_for({"TERM": "xterm-256color"}, encoding=encoding)
+    assert palette.depth == "256"
+    assert palette.text("● 25–50 ─ — │ 名") == "* 25-50 - - | ?"
+
+
+def test_an_encoding_with_the_marks_keeps_them() -> None:
+    assert palette_for({"TERM": "xterm"}, encoding="UTF-8").text("● é 名") == "● é 名"

@@ -33,6 +33,25 @@ STYLES = frozenset(
 GLYPHS = {"ok": "●", "info": "●", "warning": "▲", "critical": "✖", "unknown": "○"}
 """State by shape, beside a word: colour only adds."""
 
+ASCII = str.maketrans(
+    {
+        **dict(zip("●▲✖○—–─│┤·▸▴▾→…", "*!Xo---|+.>^v>.", strict=True)),
+        **dict(zip("“”−×÷↑↓←", '""-x/^v<', strict=True)),
+        **dict(zip("▁▂▃▄▅▆▇█", "__..oo##", strict=True)),
+        **dict(zip("▏▎▍▌▋▊▉", "   ####", strict=True)),
+    }
+)
+"""Every mark drawn here in ASCII, one cell for one cell."""
+
+
+def carries_marks(encoding: str | None) -> bool:
+    """Whether a stream of this encoding can show the marks as they are."""
+    try:
+        "".join(map(chr, ASCII)).encode(encoding or "ascii")
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True
+
 
 def line(*parts: str | Span) -> Line:
     """A line of these parts, empty ones left out."""
