@@ -356,7 +356,7 @@ WORDS = st.sampled_from(
         *("status", "top", "replay", "--replay", "--once", "-o", "json", "yaml", "table", "--help"),
         *("--window", "--floor", "--hold", "--method", "--profile", "--token-file", "--selector"),
         *("0", "-1", "5s", "1h", "0.5", "nan", "inf", "", "-", "--", "-x", "=", "a" * 300),
-        *("\x00", "\x1b[2J", "模型", "no-such-file", "/dev/null", ".", str(RECORDING)),
+        *("\x01", "\x1b[2J", "模型", "no-such-file", "/dev/null", ".", str(RECORDING)),
     ]
 )
 

@@ -101,7 +101,7 @@ def plan(width: int, height: int, banner: int, engines: int) -> Plan:
     """Rows for a size: the most needed first; what engines do not need goes to events."""
     side_by_side = width >= NARROW
     said = 2 if side_by_side else min(4, max(2, height // 4))
-    if side_by_side and height >= 30:
+    if side_by_side and height >= 24:
         said = 3
     left = height - 2 - said - banner
     top = 6 if side_by_side else 12 if left >= 26 else 6

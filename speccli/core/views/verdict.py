@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from speccli.core.findings._text import plural
 from speccli.core.stats.snapshot import EngineSnapshot, Snapshot
@@ -46,7 +46,8 @@ def verdict(
         key=lambda f: (RANK[f.severity], f.subject == "fleet" and len(snapshot.engines) > 1),
     )
     if not snapshot.fresh and snapshot.pooled is None:
-        return _dark(snapshot, ui)
+        others = [f for f in grave if f.code not in ("ENGINE_DOWN", "METRICS_MISSING")]
+        return replace(_dark(snapshot, ui), more=len(others))
     if grave:
         return _found(grave, snapshot, now)
     troubled = [e for e in snapshot.engines if e.state not in ("ok", "no-traffic")]
@@ -60,12 +61,13 @@ def verdict(
 
 def verdict_lines(said: Verdict, width: int, rows: int) -> list[Line]:
     """The verdict in exactly `rows` rows: what is known, then what to do."""
-    more = f"  +{said.more} more (a)" if said.more else ""
-    head = line(glyph(said.severity), " ", Span(said.word, said.severity), "  ")
+    # Beside the word, where nothing is ever cut: a second fault must not hide behind a long one.
+    more = f" (+{said.more}{' more' if width >= 60 else ''}, a)" if said.more else ""
+    head = line(glyph(said.severity), " ", Span(said.word, said.severity), Span(more), "  ")
     indent = len(said.word) + 4 if width >= 60 else 2
-    first_room = width - len(said.word) - 4
+    first_room = width - len(said.word) - len(more) - 4
     room = rows - (1 if said.action and rows > 1 else 0)
-    body = _body(said.text + more, first_room, width - indent, room)
+    body = _body(said.text, first_room, width - indent, room)
     lines = [line(*head, body[0])]
     lines += [line(" " * indent, text) for text in body[1:]]
     if said.action and len(lines) < rows:

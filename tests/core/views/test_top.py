@@ -88,7 +88,7 @@ def test_named_outlier_with_its_finding_and_action() -> None:
     found = Found("LOW_ACCEPTANCE", "warning", "10.0.0.5:8000/0")
     shown = view(world.run(70), ui(120, 24), found)
     assert shown.verdict.severity == "warning"
-    first, second = (plain(row).rstrip() for row in shown.block("verdict"))
+    first, second, _ = (plain(row).rstrip() for row in shown.block("verdict"))
     assert first.startswith("▲ WARNING  10.0.0.5:8000/0 0.31 < 0.40, n 3,000; fleet 0.456")
     assert second.strip() == "→ compare the revisions of draft and target"
     assert shown.order[0] == "10.0.0.5:8000/0"
@@ -104,7 +104,19 @@ def test_gravest_finding_speaks_and_the_rest_are_counted() -> None:
     shown = view(World(3).run(70), ui(), *found)
     assert shown.verdict.word == "CRITICAL"
     assert shown.verdict.more == 1
-    assert "+1 more (a)" in shown.text()
+    assert "(+1 more, a)" in shown.text()
+
+
+@pytest.mark.parametrize("size", [(200, 60), (80, 24), (80, 20), (40, 24), (30, 10)])
+def test_a_second_fault_is_counted_however_long_the_first_one_is(size: tuple[int, int]) -> None:
+    snapshot = World(3).run(70)
+    long = {"evidence": "accepted 0.31, under 0.40 " * 20, "action": "compare both " * 30}
+    found = [Found("LOW_ACCEPTANCE", "critical", e.name, **long) for e in snapshot.engines]
+    shown = view(snapshot, ui(*size), *found)
+    first = plain(shown.block("verdict")[0])
+    assert re.match(r"✖ CRITICAL \(\+2( more)?, a\)  \S", first)
+    if size[0] >= 80 and size[1] >= 24:
+        assert "→ compare both" in shown.text()
 
 
 def test_nothing_yet_says_whom_it_asked() -> None:
@@ -421,7 +433,7 @@ def test_a_cut_sentence_names_the_key_that_shows_it_whole() -> None:
         "raise --max-model-len, then restart one replica and compare its acceptance with the rest"
     )
     found = Found("LOW_ACCEPTANCE", "warning", "10.0.0.4:8000/0", action=long)
-    said = plain(view(World(2).run(70), ui(80, 24), found).block("verdict")[1])
+    said = plain(view(World(2).run(70), ui(80, 22), found).block("verdict")[1])
     assert said.rstrip().endswith("… (a)")
     assert len(said) == 80
 
