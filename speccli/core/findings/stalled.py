@@ -43,7 +43,7 @@ def stuck_since(engine: EngineSnapshot) -> float | None:
 def _fleet_stuck_since(snapshot: Snapshot) -> float | None:
     since = None
     for point in reversed(snapshot.trail):
-        if point.generation_tokens > 0 or point.running + point.waiting <= 0:
+        if point.generation_tokens != 0 or not point.running + point.waiting > 0:
             break
         since = point.at - point.seconds
     return since

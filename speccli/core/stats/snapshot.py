@@ -34,10 +34,16 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class TrailPoint:
-    """The fleet's growth over one round; what sparklines are pooled from."""
+    """Growth of engines that were read together; what charts are pooled from.
+
+    The fleet's, where it is summed elsewhere. All of a point's engines expose the same terms: NaN
+    is what they do not. Points overlap where engines are read at different times.
+    """
 
     at: float
+    """When it ends, Unix seconds."""
     seconds: float
+    """Over how long."""
     draft_tokens: float
     accepted_tokens: float
     drafts: float
@@ -129,6 +135,7 @@ class Snapshot:
     """The window asked for; `covered_s` is what the samples cover of it."""
     engines: tuple[EngineSnapshot, ...]
     trail: Sequence[TrailPoint]
+    """In order of their ends; up to where every engine that answers has been read."""
     events: tuple[Event, ...]
     pricing: Pricing
     simulated: bool = False

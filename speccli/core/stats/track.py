@@ -79,6 +79,8 @@ class Track:
         self._older = 0
         self._doubt = 0
         """Samples that must come from this process before it is known to have replaced another."""
+        self._whole = False
+        """Whether the newest point's growth is known in all slots."""
         self._unattributable = False
         self._earlier: set[float] = set()
         self._begin(first)
@@ -92,6 +94,7 @@ class Track:
         (another set of counters).
         """
         self.growth = None
+        self._whole = False
         if new.at <= self.last.at:
             return self._late(new)
         self._behind.clear()
@@ -110,6 +113,7 @@ class Track:
             new = replace(new, layout=self.layout)
         values = new.values
         self._lacking = 0
+        self._whole = True
         if event == "restart":
             self.resets += 1
             self._shift(self.last.values, range(self.layout.size))
@@ -117,12 +121,21 @@ class Track:
             if same and self._older < _OLDER_SAMPLES:
                 self._older += 1
                 self.last = replace(self.last, at=new.at, partial=new.partial)
+                self._whole = False
                 return "older"
             event = self._stays_fallen(values) if same else self._fell(values)
         self._older = 0
         values = self._untorn(values, event)
         self._append(new, values, counted=event is None)
         return self._sure() if same and self._doubt else event
+
+    @property
+    def step(self) -> tuple[Point, Point] | None:
+        """The two points between which the newest sample's growth lies, over restarts too.
+
+        None where the sample added no point, or a growth that is not known.
+        """
+        return (self.points[-2], self.points[-1]) if self._whole else None
 
     @property
     def doubtful(self) -> bool:
@@ -302,6 +315,7 @@ class Track:
         if zero_at is not None:
             zero = array("d", bytes(8 * new.layout.size))
             self.points.insert(0, Point(zero_at, zero, batch.EMPTY, None, None))
+            self._whole = True
 
     def _shift(self, by: array[float], places: Iterable[int]) -> None:
         """Counting goes on from zero: what was reached so far stays in the totals."""
@@ -312,6 +326,7 @@ class Track:
 
     def _forget(self, values: array[float], places: Iterable[int]) -> None:
         """Counting goes on from `values`: the interval contributes nothing."""
+        self._whole = False
         offset = array("d", self._offset or bytes(8 * self.layout.size))
         for i in places:
             offset[i] += self.last.values[i] - values[i]

@@ -19,11 +19,10 @@ from speccli.core.stats.snapshot import (
     Event,
     Processes,
     Snapshot,
-    TrailPoint,
 )
 from speccli.core.stats.track import Track
+from speccli.core.stats.trail import Trail
 
-_TRAIL = 3600
 _EVENTS = 500
 _MIXED_S = 60.0
 """How long a URL that answered for several processes is believed to go on doing so."""
@@ -78,7 +77,7 @@ class Window:
         self._floor = Floor()
         self._span_s = settings.span_s
         self._look_back(settings.window_s)
-        self._trail: deque[TrailPoint] = deque(maxlen=_TRAIL)
+        self._trail = Trail()
         self._at = 0.0
 
     def push(self, scrapes: Iterable[Scrape]) -> None:
@@ -87,8 +86,7 @@ class Window:
         for scrape in scrapes:
             self._at = max(self._at, scrape.at)
             grown.extend(self._take(scrape))
-        if grown:
-            self._trail.append(_trail_point(grown, self._at))
+        self._trail.add(grown, None if self._span_s is None else 2 * self._span_s)
         self._watch_floor()
 
     @property
@@ -135,7 +133,7 @@ class Window:
             at=self._at,
             window_s=window or 0.0,
             engines=tuple(engines),
-            trail=tuple(self._trail),
+            trail=self._trail.until(self._reach()),
             events=tuple(self.events),
             pricing=self.settings.pricing,
             simulated=simulated,
@@ -192,7 +190,7 @@ class Window:
         elif event == "other":
             self._floor.forget(key)
         alone = _processes(track, new.at) == "one"
-        return track if track.growth is not None and alone else None
+        return track if alone else None
 
     def _failed(self, scrape: Scrape, target: _Target, why: str, *, answered: bool) -> None:
         if target.failure is None and target.read_at is not None:
@@ -273,6 +271,12 @@ class Window:
             version=target.info.get("version"),
             method=target.info.get("method", "unknown"),
         )
+
+    def _reach(self) -> float:
+        """Up to when all engines have been read of which the next sample may still be awaited."""
+        ends = [track.points[-1].at for track in self._tracks.values()]
+        newest = max(ends, default=self._at)
+        return min((at for at in ends if newest - at <= self.settings.stale_s), default=newest)
 
     def _look_back(self, window_s: float | None) -> None:
         """Remember at least as much as is looked at."""
@@ -372,41 +376,6 @@ def _refused(scrape: Scrape) -> tuple[str, str] | None:
     if status >= 500:
         return "SERVER", f"HTTP {status}: {SERVER_ERROR_HINT}"
     return "MISSING", f"HTTP {status}"
-
-
-def _trail_point(grown: list[Track], at: float) -> TrailPoint:
-    names = ("draft_tokens", "accepted_tokens", "drafts", "generation_tokens")
-    sums = dict.fromkeys((*names, "ttft", "itl"), 0.0)
-    seconds = 0.0
-    for track in grown:
-        growth, layout = track.growth, track.layout
-        if growth is None:
-            continue
-        # Accepted tokens without the drafted ones they are a part of would make a ratio past 1.
-        ratio = layout.index.keys() >= {"draft_tokens", "accepted_tokens"}
-        for name in names:
-            i = layout.index.get(name)
-            if i is not None and (ratio or name != "accepted_tokens"):
-                sums[name] += growth[i]
-        for name in ("ttft", "itl"):
-            slots = layout.histograms.get(name)
-            if slots is not None:
-                sums[name] += growth[slots.start + len(slots.bounds) - 1]
-        if len(track.points) > 1:
-            seconds = max(seconds, track.points[-1].at - track.points[-2].at)
-    gauges = [track.last.gauges for track in grown]
-    return TrailPoint(
-        at,
-        seconds,
-        sums["draft_tokens"],
-        sums["accepted_tokens"],
-        sums["drafts"],
-        sums["generation_tokens"],
-        sums["ttft"],
-        sums["itl"],
-        sum(g.get("waiting", 0.0) for g in gauges),
-        sum(g.get("running", 0.0) for g in gauges),
-    )
 
 
 def _host(target: str) -> str:

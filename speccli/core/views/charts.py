@@ -1,15 +1,16 @@
 """Pictures in text: sparklines, bars and column charts, pooled before dividing.
 
-A column covers a stretch of time; counters that grew in it are added, and only then divided. A
-stretch in which nothing can be said is a gap, not a zero. Every chart stands on zero.
+A column covers a stretch of wall time; counters that grew in it are added, whenever they were read,
+and only then divided. A stretch in which nothing can be said is a gap, not a zero. Every chart
+stands on zero.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 from speccli.core.stats.snapshot import TrailPoint
 from speccli.core.views.text import Line, Span, fit, line
@@ -17,18 +18,43 @@ from speccli.core.views.text import Line, Span, fit, line
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Pooled:
-    """What the fleet did in one stretch of time."""
+    """What the fleet did in one stretch of time; each ratio of the engines that tell all of it."""
 
-    seconds: float = 0.0
     draft_tokens: float = 0.0
     accepted_tokens: float = 0.0
-    generation_tokens: float = 0.0
-    first_tokens: float = 0.0
+    later_tokens: float = 0.0
+    """Output tokens but each request's first, of engines that tell their decode steps."""
     decode_steps: float = 0.0
-    waiting: float = 0.0
-    """Mean over the stretch."""
+    waited: float = 0.0
+    """Waiting requests times seconds."""
+    departed: float = 0.0
+    """First tokens of engines that tell who waits."""
+    queue_told: bool = False
+    output_tokens: float = 0.0
+    output_in: list[tuple[float, float]] = field(default_factory=list)
+    """When output was told: parts of the stretch, which may overlap."""
+
+    def add(self, point: TrailPoint, low: float, high: float) -> None:
+        """The share of a point's growth that lies between two instants."""
+        share = (high - low) / point.seconds
+        drafted, accepted = share * point.draft_tokens, share * point.accepted_tokens
+        if not math.isnan(drafted + accepted):
+            self.draft_tokens += drafted
+            self.accepted_tokens += accepted
+        output, first = share * point.generation_tokens, share * point.first_tokens
+        steps, waited = share * point.decode_steps, point.waiting * (high - low)
+        if not math.isnan(output + first + steps):
+            self.later_tokens += output - first
+            self.decode_steps += steps
+        if not math.isnan(waited + first):
+            self.waited += waited
+            self.departed += first
+            self.queue_told = True
+        if not math.isnan(output):
+            self.output_tokens += output
+            self.output_in.append((low, high))
 
     @property
     def acceptance(self) -> float | None:
@@ -36,37 +62,37 @@ class Pooled:
         if self.draft_tokens <= 0:
             return None
         value = self.accepted_tokens / self.draft_tokens
-        return value if 0 <= value <= 1 else None
+        return min(1.0, value) if 0 <= value <= 1 + 1e-9 else None
 
     @property
     def tokens_per_step(self) -> float | None:
-        """Output tokens per request and decode step; None without steps."""
-        if self.decode_steps <= 0:
+        """Output tokens per request and decode step; None without steps or where impossible."""
+        if self.decode_steps <= 0 or self.later_tokens < 0:
             return None
-        return max(0.0, self.generation_tokens - self.first_tokens) / self.decode_steps
+        return self.later_tokens / self.decode_steps
 
     @property
     def backlog_ms(self) -> float | None:
         """Waiting / departures; None where some wait and none left."""
-        if self.seconds <= 0 or math.isnan(self.waiting):
+        if not self.queue_told:
             return None
-        if self.waiting <= 0:
+        if self.waited <= 0:
             return 0.0
-        if self.first_tokens <= 0:
-            return None
-        return 1000 * self.waiting * self.seconds / self.first_tokens
+        return 1000 * self.waited / self.departed if self.departed > 0 else None
 
     @property
     def output_per_s(self) -> float | None:
-        """Output tokens per second."""
-        return self.generation_tokens / self.seconds if self.seconds > 0 else None
+        """Output tokens per second of the time that is known; None where none is."""
+        seconds, end = 0.0, -math.inf
+        for low, high in sorted(self.output_in):
+            seconds += max(0.0, high - max(low, end))
+            end = max(end, high)
+        return self.output_tokens / seconds if seconds > 0 else None
 
 
 def pool(trail: Sequence[TrailPoint], since: float, until: float) -> Pooled:
     """Everything the trail holds in (since, until]."""
-    start = bisect_left(trail, since + 1e-9, key=_at)
-    end = bisect_left(trail, until + 1e-9, key=_at)
-    return _added(trail[start:end])
+    return _cut(trail, [since, until])[0]
 
 
 def pooled_columns(
@@ -78,54 +104,33 @@ def pooled_columns(
     """
     step = max(seconds / max(1, count), 1e-6)
     last = math.floor(until / step) + 1
-    edges = [(last - count + i) * step for i in range(count + 1)]
-    fine = _spread(trail[bisect_left(trail, edges[0], key=_at) :], step / 2)
-    cuts = [bisect_left(fine, edge, key=_at) for edge in edges]
-    return [_added(fine[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
+    return _cut(trail, [(last - count + i) * step for i in range(count + 1)])
 
 
-def _spread(trail: Sequence[TrailPoint], step: float) -> list[TrailPoint]:
-    """Growth over a stretch longer than a column's, spread evenly over it: a mean, not a gap."""
-    fine: list[TrailPoint] = []
-    for point in trail:
-        parts = min(200, math.ceil(point.seconds / step))
-        if parts < 2:
-            fine.append(point)
-            continue
-        part = TrailPoint(
-            point.at,
-            point.seconds / parts,
-            point.draft_tokens / parts,
-            point.accepted_tokens / parts,
-            point.drafts / parts,
-            point.generation_tokens / parts,
-            point.first_tokens / parts,
-            point.decode_steps / parts,
-            point.waiting,
-            point.running,
-        )
-        back = range(parts - 1, -1, -1)
-        fine += [replace(part, at=point.at - part.seconds * i) for i in back]
-    return fine
+def _cut(trail: Sequence[TrailPoint], edges: Sequence[float]) -> list[Pooled]:
+    """Growth between every two edges: of a point that lies across one, to each side its share.
+
+    Points overlap, and some are longer than a column: engines are not read all at once.
+    """
+    columns = [Pooled() for _ in edges[1:]]
+    for point in trail[bisect_left(trail, edges[0], key=_at) :]:
+        start = point.at - point.seconds
+        least = min(_SLIVER_S, point.seconds / 2)
+        for i in range(max(0, bisect_right(edges, start) - 1), len(columns)):
+            low, high = max(start, edges[i]), min(point.at, edges[i + 1])
+            if high - low > least:
+                columns[i].add(point, low, high)
+            if edges[i + 1] >= point.at:
+                break
+    return columns
+
+
+_SLIVER_S = 1e-5
+"""What is shorter is but the last bits of two times."""
 
 
 def _at(point: TrailPoint) -> float:
     return point.at
-
-
-def _added(points: Sequence[TrailPoint]) -> Pooled:
-    if not points:
-        return Pooled()
-    seconds = sum(p.seconds for p in points)
-    return Pooled(
-        seconds,
-        sum(p.draft_tokens for p in points),
-        sum(p.accepted_tokens for p in points),
-        sum(p.generation_tokens for p in points),
-        sum(p.first_tokens for p in points),
-        sum(p.decode_steps for p in points),
-        sum(p.waiting for p in points) / len(points),
-    )
 
 
 def sparkline(values: Sequence[float | None], top: float) -> str:

@@ -138,8 +138,9 @@ def test_columns_are_pooled_before_dividing() -> None:
 
 
 def test_a_stretch_without_data_is_a_gap() -> None:
-    columns = charts.pooled_columns([point(1.5, 10, 5), point(3.5, 10, 5)], 3.5, 4.0, 4)
+    columns = charts.pooled_columns([point(2.0, 10, 5), point(4.0, 10, 5)], 3.5, 4.0, 4)
     assert [c.acceptance for c in columns] == [None, 0.5, None, 0.5]
+    assert [c.output_per_s for c in columns] == [None, 10.0, None, 10.0]
     assert charts.sparkline([None, 0.0, 0.5, 1.0], 1.0) == " ▁▄█"
 
 
