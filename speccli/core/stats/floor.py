@@ -25,6 +25,10 @@ class Floor:
         """Another process: nothing is known of it yet."""
         self.since.pop(key, None)
 
+    def set_back(self, at: float) -> None:
+        """The clock was wrong: nothing has been low since a time that is to come."""
+        self.since = {key: min(since, at) for key, since in self.since.items()}
+
     def judge(self, key: Key, track: Track, floor: float, window_s: float | None) -> Iterator[str]:
         """What there is to tell: that acceptance fell under the floor, or came back.
 

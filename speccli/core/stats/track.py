@@ -36,7 +36,7 @@ _ALIVE_BEFORE_S = 10.0
 Not zero: the two times come from different clocks, which may also lie further apart."""
 _SURE_SAMPLES = 3
 """More samples of such a process, after which it has replaced the other one all the same."""
-_CLOCK_BACK_SAMPLES = 4
+CLOCK_BACK_SAMPLES = 4
 """Late samples in ascending order after which the wall clock is believed to have been set back."""
 _EPOCH = 1e9
 """Start times under this are not Unix times (a test's or an uptime), and prove nothing."""
@@ -154,8 +154,10 @@ class Track:
         """A sample from before the last one: left out, unless it is the clock that went back."""
         self.late += 1
         self._behind = [at for at in self._behind if at < new.at] + [new.at]
-        if len(self._behind) >= _CLOCK_BACK_SAMPLES:
+        if len(self._behind) >= CLOCK_BACK_SAMPLES:
             self._behind.clear()
+            if self.several_processes_at is not None:
+                self.several_processes_at = min(self.several_processes_at, new.at)
             self._begin(new)
         return "late"
 

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from speccli.core.cost import Pricing
-from speccli.core.engines.vllm import SERVER_ERROR_HINT
 from speccli.core.metrics.counters import Counters
 from speccli.core.metrics.reader import Reader, Reading
 from speccli.core.sources.base import Scrape
 from speccli.core.stats.floor import Floor
-from speccli.core.stats.snapshot import (
-    EngineSnapshot,
-    EngineState,
-    Event,
-    Processes,
-    Snapshot,
-)
-from speccli.core.stats.track import Track
+from speccli.core.stats.snapshot import EngineSnapshot, EngineState, Event, Snapshot
+from speccli.core.stats.states import NOT_ALONE, both, idle, processes_of, refused
+from speccli.core.stats.track import CLOCK_BACK_SAMPLES, Track
 from speccli.core.stats.trail import Trail
 
 _EVENTS = 500
-_MIXED_S = 60.0
-"""How long a URL that answered for several processes is believed to go on doing so."""
 
 
 @dataclass(slots=True)
@@ -36,6 +28,8 @@ class _Target:
     """Why its last scrape gave nothing; None when it did."""
     answered: bool = False
     """Whether the failing scrape was answered at all."""
+    asked_at: float | None = None
+    """The newest time of its answers, and of its failures."""
     read_at: float | None = None
     """When it last gave an engine."""
     note: str | None = None
@@ -78,16 +72,42 @@ class Window:
         self._span_s = settings.span_s
         self._look_back(settings.window_s)
         self._trail = Trail()
+        self._behind: list[float] = []
+        """Times of late rounds that came one after another."""
         self._at = 0.0
 
     def push(self, scrapes: Iterable[Scrape]) -> None:
         """Take one round in."""
-        grown: list[Track] = []
+        scrapes, grown = list(scrapes), list[Track]()
+        self._tell_time(scrapes)
         for scrape in scrapes:
-            self._at = max(self._at, scrape.at)
             grown.extend(self._take(scrape))
         self._trail.add(grown, None if self._span_s is None else 2 * self._span_s)
         self._watch_floor()
+
+    def _tell_time(self, scrapes: Sequence[Scrape]) -> None:
+        """Time goes on; back only where round after round says that the clock was set back.
+
+        A round that is late for the fleet and not for its own targets is from a slow store.
+        """
+        at = max((scrape.at for scrape in scrapes), default=self._at)
+        before = [
+            scrape.at <= target.asked_at
+            for scrape in scrapes
+            if (target := self._targets.get(scrape.target)) and target.asked_at is not None
+        ]
+        if at >= self._at or not before or not all(before):
+            self._behind.clear()
+        else:
+            self._behind = [each for each in self._behind if each < at] + [at]
+        if len(self._behind) >= CLOCK_BACK_SAMPLES:
+            self._behind.clear()
+            self._at = at
+            self._trail.set_back(at)
+            self._floor.set_back(at)
+            for target in self._targets.values():
+                target.asked_at = None
+        self._at = max(self._at, at)
 
     @property
     def low(self) -> dict[tuple[str, str], float]:
@@ -142,15 +162,16 @@ class Window:
 
     def _take(self, scrape: Scrape) -> list[Track]:
         target = self._targets.setdefault(scrape.target, _Target())
+        target.asked_at = max(target.asked_at or scrape.at, scrape.at)
         if scrape.info:
             target.info, target.unidentified = dict(scrape.info), False
         if scrape.error is not None or scrape.status is None:
             self._failed(scrape, target, scrape.error or "no answer", answered=False)
             return []
-        refused = _refused(scrape)
+        why_not = refused(scrape)
         reading = (
-            Reading((), *refused)
-            if refused
+            Reading((), *why_not)
+            if why_not
             else self._reader.read(
                 scrape.target, scrape.body, scrape.at, truncated=scrape.truncated
             )
@@ -174,7 +195,7 @@ class Window:
             if self._trail:
                 self._say(_name(*key), "appeared", at=new.at)
             return None
-        before = _processes(track, new.at)
+        before = processes_of(track, new.at)
         event = track.push(new)
         if event in {"restart", "other"} and not told:
             target = self._targets[new.target]
@@ -189,7 +210,7 @@ class Window:
                 self._say(_name(*key), text, "warning", at=new.at)
         elif event == "other":
             self._floor.forget(key)
-        alone = _processes(track, new.at) == "one"
+        alone = processes_of(track, new.at) == "one"
         return track if alone else None
 
     def _failed(self, scrape: Scrape, target: _Target, why: str, *, answered: bool) -> None:
@@ -202,7 +223,7 @@ class Window:
     ) -> EngineSnapshot:
         last, target = track.last, self._targets[key[0]]
         increase = track.increase(window)
-        processes = _processes(track, last.at)
+        processes = processes_of(track, last.at)
         alone = processes == "one"
         state, reason = self._state(track, target, now)
         k = last.layout.positions or None
@@ -251,11 +272,11 @@ class Window:
             return "missing", "no longer on its server's page"
         if age > self.settings.stale_s:
             return "stale", f"last sample {age:.0f} s ago"
-        if why := _NOT_ALONE[_processes(track, track.last.at)]:
+        if why := NOT_ALONE[processes_of(track, track.last.at)]:
             return "partial", why
         if track.last.partial or target.note:
-            return "partial", _both(track.last.partial, target.note)
-        if _idle(track, self.settings.window_s):
+            return "partial", both(track.last.partial, target.note)
+        if idle(track, self.settings.window_s):
             return "no-traffic", "no tokens in the window"
         return "ok", None
 
@@ -306,7 +327,7 @@ class Window:
     def _watch_floor(self) -> None:
         floor, window_s = self.settings.floor, self.settings.window_s
         for key, track in self._tracks.items():
-            if _processes(track, track.last.at) == "one":
+            if processes_of(track, track.last.at) == "one":
                 for text in self._floor.judge(key, track, floor, window_s):
                     low = key in self._floor.since
                     at = track.last.at if low else None
@@ -316,66 +337,6 @@ class Window:
         self, subject: str, text: str, severity: Any = "info", at: float | None = None
     ) -> None:
         self.events.append(Event(self._at if at is None else at, subject, text, severity))
-
-
-_NOT_ALONE: Mapping[Processes, str | None] = {
-    "one": None,
-    "unsure": (
-        "another process answers at this URL: it was replaced, or it is one of several "
-        "(a load balancer? point --endpoint at each one); a few scrapes will tell"
-    ),
-    "several": (
-        "this URL answers for several processes (a load balancer?): point --endpoint at each one"
-    ),
-}
-
-
-def _processes(track: Track, at: float) -> Processes:
-    """Who answers at the URL: unless it is one process, no number is any one's."""
-    seen = track.several_processes_at
-    if seen is not None and at - seen < _MIXED_S:
-        return "several"
-    return "unsure" if track.doubtful else "one"
-
-
-def _idle(track: Track, window_s: float | None) -> bool:
-    growth = track.increase(window_s)
-    if growth is None:
-        return False
-    i = growth.layout.index.get("generation_tokens")
-    drafted = growth.layout.index.get("draft_tokens")
-    tokens = (growth.values[i] if i is not None else 0.0) + (
-        growth.values[drafted] if drafted is not None else 0.0
-    )
-    busy = track.last.gauges.get("running", 0) + track.last.gauges.get("waiting", 0)
-    counted = i is not None or drafted is not None
-    return counted and tokens == 0 and busy == 0
-
-
-def _both(partial: str | None, note: str | None) -> str:
-    """What a page lacks, and what its size has to do with it; the cause goes first."""
-    told = [word for word in (partial, note) if word]
-    if note and note.startswith("TOO_LARGE: reading stopped"):
-        told.reverse()
-    return "; ".join(told)
-
-
-def _refused(scrape: Scrape) -> tuple[str, str] | None:
-    """What an HTTP status other than 200 means; word and reason."""
-    status = scrape.status or 0
-    if status == 200:
-        return None
-    if status in {401, 403}:
-        return "AUTH", f"HTTP {status}: the server wants other credentials (--token, --cert)"
-    if 300 <= status < 400:
-        # To a login, as a rule: another host has no metrics of this one.
-        word = "AUTH" if (scrape.note or "").startswith("redirects to ") else "MISSING"
-        return word, f"HTTP {status}: a redirect that leads to no metrics"
-    if status == 404:
-        return "MISSING", "HTTP 404: no metrics at this path"
-    if status >= 500:
-        return "SERVER", f"HTTP {status}: {SERVER_ERROR_HINT}"
-    return "MISSING", f"HTTP {status}"
 
 
 def _host(target: str) -> str:

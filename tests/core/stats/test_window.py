@@ -461,6 +461,35 @@ def test_late_scrapes_change_nothing() -> None:
     assert sum(p.draft_tokens for p in after.trail) == sum(p.draft_tokens for p in before.trail)
 
 
+def test_a_clock_that_is_set_back_takes_the_snapshot_and_the_trail_along() -> None:
+    window = Window(Settings(floor=0.9))
+    for at in (*range(3600, 3660), *range(20)):
+        n = 1000 + at if at >= 3600 else 9000 + at
+        body = spec_page(drafts=100 * n, drafted=300 * n, accepted=200 * n)
+        window.push([scrape(NOW + at, body)])
+    snapshot = window.snapshot()
+    assert snapshot.at == NOW + 19
+    assert max(point.at for point in snapshot.trail) == NOW + 19
+    assert (only(snapshot).low_since or math.inf) <= NOW + 19
+
+
+def test_a_clock_that_is_set_back_while_nothing_answers_is_followed_too() -> None:
+    window = replay([GOOD] * 60)
+    for at in range(5):
+        window.push([Scrape(NOW - 3600 + at, TARGET, error="timed out")])
+    assert window.snapshot().at == NOW - 3600 + 4
+
+
+def test_a_target_that_lags_sets_no_clock_back() -> None:
+    window = Window(WHOLE)
+    for at in range(30):
+        window.push([scrape(NOW + at, GOOD, "http://a")])
+    for at in range(10):
+        window.push([scrape(NOW + at, GOOD, "http://b")])
+    snapshot = window.snapshot()
+    assert (snapshot.at, len(snapshot.trail)) == (NOW + 29, 38)
+
+
 @given(st.permutations(range(6)))
 def test_a_round_is_the_same_in_any_order_of_targets(order: list[int]) -> None:
     rng = random.Random(9)
