@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from textual import work
-from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.events import Resize
 from textual.worker import Worker, WorkerState
@@ -39,13 +38,14 @@ from tui.outside import Later, hung_up, targets_of
 from tui.palette import Palette, palette_for
 from tui.screens.page import PageScreen
 from tui.screens.top import TopScreen
+from tui.stopping import StoppableApp
 
 Judge = Callable[[Snapshot], Sequence[Finding]]
 _NOTE_S = 6.0
 _MAX_RETRY_S = 15.0
 
 
-class TopApp(App[None]):
+class TopApp(StoppableApp):
     """The live screen."""
 
     TITLE = "specctl top"

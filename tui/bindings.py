@@ -45,4 +45,5 @@ APP = _keys(
     ("y", "copy"),
     ("S", "picture"),
     ("R", "read_now"),
+    ("ctrl+z", "suspend_process"),
 )

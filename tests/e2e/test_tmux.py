@@ -177,6 +177,28 @@ def test_a_signal_leaves_a_sane_terminal(
     assert tmux.ask("mouse_any_flag") == "0"
 
 
+def test_it_can_be_stopped_and_comes_back_whole(tmux: Tmux, fleet: list[str]) -> None:
+    tmux.open("exec bash --norc -i")  # a shell with job control
+    tmux.type(f"PS1='ready> '; {top(fleet)}; echo code=$?", "Enter")
+    tmux.until(has("queue wait", "acceptance"), "the numbers")
+    tmux.type("C-z")
+    tmux.until(has("Stopped"), "the shell")
+    assert tmux.ask("alternate_on") == "0"
+    assert tmux.ask("cursor_flag") == "1"
+    tmux.type("fg", "Enter")
+    tmux.until(lambda _: tmux.ask("alternate_on") == "1", "the screen again")
+    tmux.until(has("queue wait", "acceptance"), "the numbers again")
+    tmux.type("q")
+    tmux.until(lambda _: tmux.ask("alternate_on") == "0", "the shell at the end")
+
+
+def test_without_a_shell_it_is_not_stopped(tmux: Tmux, fleet: list[str]) -> None:
+    tmux.open(f"exec {top(fleet)}")
+    tmux.until(has("queue wait", "acceptance"), "the numbers")
+    tmux.type("C-z")
+    tmux.until(has("nothing could bring it back"), "why it goes on")
+
+
 def test_no_terminal_is_said_in_one_line(fleet: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "speccli", "top", "-e", fleet[0]],

@@ -24,6 +24,7 @@ KEYS = (
     ("y", "copy the snapshot as JSON to the terminal's clipboard (OSC 52)"),
     ("S", "write a picture of the screen (SVG) to this directory"),
     ("R", "read now"),
+    ("ctrl-z", "to the shell, and back by fg; nothing is read meanwhile"),
     ("q", "quit"),
 )
 _STATES = (

@@ -110,8 +110,11 @@ def test_gravest_finding_speaks_and_the_rest_are_counted() -> None:
 @pytest.mark.parametrize("size", [(200, 60), (80, 24), (80, 20), (40, 24), (30, 10)])
 def test_a_second_fault_is_counted_however_long_the_first_one_is(size: tuple[int, int]) -> None:
     snapshot = World(3).run(70)
-    long = {"evidence": "accepted 0.31, under 0.40 " * 20, "action": "compare both " * 30}
-    found = [Found("LOW_ACCEPTANCE", "critical", e.name, **long) for e in snapshot.engines]
+    evidence, action = "accepted 0.31, under 0.40 " * 20, "compare both " * 30
+    found = [
+        Found("LOW_ACCEPTANCE", "critical", e.name, evidence, action=action)
+        for e in snapshot.engines
+    ]
     shown = view(snapshot, ui(*size), *found)
     first = plain(shown.block("verdict")[0])
     assert re.match(r"✖ CRITICAL \(\+2( more)?, a\)  \S", first)
