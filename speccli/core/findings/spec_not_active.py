@@ -41,7 +41,8 @@ def check(case: Case, thresholds: Thresholds) -> Iterator[Hit]:
 def _judge(case: Case, scope: Scope, pool: Pool, thresholds: Thresholds) -> Finding | None:
     drafts = pool.sums("drafts") or pool.sums("draft_tokens")
     if drafts is not None:
-        return _silent(scope, pool) if drafts[0] <= 0 else None
+        # Intervals that contradict themselves are left out: 0 is then not a count of drafts.
+        return _silent(scope, pool) if drafts[0] <= 0 and not pool.torn else None
     if "drafts" in adapter_named(scope.subject.kind).absent:
         return _without_counters(scope, pool, thresholds)
     if _told_none(scope.engine):

@@ -38,6 +38,10 @@ class Increase:
     """Time between the two samples; None when counted from an unknown process start."""
     since_start: bool = False
     """Only one sample exists: growth is counted from the start of the process."""
+    torn: bool = False
+    """Intervals in it are left out: their speculation counters contradicted each other."""
+    waiting: float | None = None
+    """Requests waiting, the mean over its last seconds; None where the gauge is not exposed."""
 
 
 def merge_buckets(parts: Sequence[Buckets]) -> Buckets | None:
@@ -93,6 +97,17 @@ class Pool:
     def since_start(self) -> bool:
         """Whether any member is counted from its process start."""
         return any(member.since_start for member in self.members)
+
+    @property
+    def torn(self) -> bool:
+        """Whether speculation counters of any member lack intervals."""
+        return any(member.torn for member in self.members)
+
+    @property
+    def waiting(self) -> float | None:
+        """Requests waiting, lately, over all members; None unless every one tells."""
+        known = [member.waiting for member in self.members if member.waiting is not None]
+        return sum(known) if known and len(known) == len(self.members) else None
 
     @cached_property
     def slots(self) -> frozenset[str]:

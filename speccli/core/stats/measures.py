@@ -17,6 +17,8 @@ from speccli.core.stats.histogram import latency
 from speccli.core.stats.increase import Pool
 from speccli.core.values import LEAST, Latency, Number
 
+_TORN = "the speculation counters contradict each other: intervals were left out"
+_SPECULATION = frozenset({"drafts", "draft_tokens", "accepted_tokens"})
 _FULL_DRAFTS = 0.9
 """Share of K that drafts must reach for per-position rates to share one denominator."""
 
@@ -108,7 +110,7 @@ def acceptance_rate(subject: Subject) -> Number:
         return _from_gauge(subject, rate=True)
     accepted, drafted = sums
     if drafted < LEAST:
-        return Number.unknown("no drafts in the window", n=0)
+        return _no_drafts(subject)
     return _ratio(subject, accepted, drafted)
 
 
@@ -119,7 +121,7 @@ def acceptance_length(subject: Subject) -> Number:
         return _from_gauge(subject, rate=False)
     accepted, drafts = sums
     if drafts < LEAST:
-        return Number.unknown("no drafts in the window", n=0)
+        return _no_drafts(subject)
     drafted = subject.pool.sums("accepted_tokens", "drafts", "draft_tokens")
     if drafted is not None and drafted[0] > drafted[2]:
         return Number.unknown(
@@ -138,7 +140,7 @@ def acceptance_by_position(subject: Subject) -> tuple[Number, ...]:
         if sums is None:
             numbers.append(Number.unknown(f"position {i} is not exported beside drafts"))
         elif sums[1] < LEAST:
-            numbers.append(Number.unknown("no drafts in the window", n=0))
+            numbers.append(_no_drafts(subject))
         elif i > 0 and full and full[1] > 0 and not _drafts_are_full(pool):
             mean = full[0] / full[1]
             numbers.append(
@@ -214,18 +216,19 @@ def queue_observed_ms(subject: Subject) -> Number:
 
 
 def queue_backlog_ms(subject: Subject) -> Number:
-    """Waiting now / rate of first tokens: what the last in the queue has before it (Little)."""
+    """Waiting lately / rate of first tokens: what the last in the queue has before it (Little)."""
     waiting = _gauge(subject, "waiting", sum)
     if waiting.value is None:
         return waiting
-    if waiting.value == 0:
+    lately = waiting.value if subject.pool.waiting is None else subject.pool.waiting
+    if waiting.value == 0 and lately == 0:
         return Number.known(0.0)
     departures = subject.pool.rate("ttft.count")
     if departures is None:
         return Number.unknown("departure rate unknown: one scrape, or no first-token count")
     if departures < LEAST:
-        return Stuck.unknown(f"{waiting.value:.0f} waiting and none left the queue")
-    return Number.known(1000 * waiting.value / departures)
+        return Stuck.unknown(f"{waiting.value or lately:.0f} waiting and none left the queue")
+    return Number.known(1000 * lately / departures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,16 +276,26 @@ def _from_gauge(subject: Subject, *, rate: bool) -> Number:
     return Number.known(value, reason="from the engine's own gauge, over its log interval")
 
 
+def _no_drafts(subject: Subject) -> Number:
+    """No drafts counted: none were made, or what was counted cannot be believed."""
+    reason = _TORN if subject.pool.torn else "no drafts in the window"
+    return Number.unknown(reason, n=None if subject.pool.torn else 0)
+
+
 def _count(subject: Subject, slot: str) -> Number:
     sums = subject.pool.sums(slot)
     if sums is None:
         return Number.unknown(_absent(subject, slot))
+    if subject.pool.torn:
+        return Number.unknown(_TORN)
     return Number.known(sums[0], reason=_since(subject))
 
 
 def _rate(subject: Subject, *slots: str) -> Number:
     if subject.pool.sums(*slots) is None:
         return Number.unknown(_absent(subject, slots[0]))
+    if subject.pool.torn and slots[0] in _SPECULATION:
+        return Number.unknown(_TORN)
     rate = subject.pool.rate(*slots)
     if rate is None:
         return Number.unknown("a rate needs two scrapes")

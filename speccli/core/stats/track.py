@@ -38,6 +38,8 @@ _SURE_SAMPLES = 3
 """More samples of such a process, after which it has replaced the other one all the same."""
 CLOCK_BACK_SAMPLES = 4
 """Late samples in ascending order after which the wall clock is believed to have been set back."""
+_LATELY_S = 15.0
+"""How far back the mean of the waiting gauge looks."""
 _EPOCH = 1e9
 """Start times under this are not Unix times (a test's or an uptime), and prove nothing."""
 
@@ -63,6 +65,7 @@ class Track:
         self.late = 0
         self._behind: list[float] = []
         """Times of late samples that came one after another."""
+        self._left_out_at: float | None = None
         self.discarded = 0
         """Intervals whose speculation counters contradicted each other."""
         self.several_processes_at: float | None = None
@@ -177,7 +180,24 @@ class Track:
         growth = array("d", map(operator.sub, end.totals, start.totals))
         if self._offset is not None:  # sums of seconds may have lost their last bit
             growth = array("d", [x if x > 0 else 0.0 for x in growth])
-        return Increase(self.layout, growth, end.at - start.at)
+        return Increase(
+            self.layout,
+            growth,
+            end.at - start.at,
+            torn=self._torn > 0 or (self._left_out_at is not None and self._left_out_at > start.at),
+            waiting=self._lately_waiting(start.at),
+        )
+
+    def _lately_waiting(self, since: float) -> float | None:
+        """Mean of the waiting gauge: one sample of it says little of a queue that breathes."""
+        since = max(since, self.points[-1].at - _LATELY_S)
+        seen: list[float] = []
+        for point in reversed(self.points):
+            if point.at < since and seen:
+                break
+            if point.waiting is not None:
+                seen.append(point.waiting)
+        return sum(seen) / len(seen) if seen else None
 
     def by_batch(self, window_s: float | None) -> batch.Bins:
         """Growth of each batch bin over the window."""
@@ -260,6 +280,7 @@ class Track:
         if self._torn > _TEAR_SAMPLES:
             self._torn = 0
             self.discarded += 1
+            self._left_out_at = self.last.at
             self._forget(values, layout.spec)
             forgotten = array("d", last)
             for i in layout.spec:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speccli.core.cost import Pricing
+from speccli.core.findings import Thresholds, evaluate
 from speccli.core.sources.base import Scrape
 from speccli.core.stats.snapshot import EngineSnapshot, Snapshot
 from speccli.core.stats.window import Settings, Window
@@ -260,7 +261,8 @@ def test_t16_500_says_what_it_has_meant() -> None:
 
 
 def test_an_engine_that_fails_is_stale_for_a_moment_and_then_down() -> None:
-    window = replay([GOOD, GOOD.replace(" 30", " 60")], Settings(stale_s=5))
+    more = spec_page(drafts=20, drafted=60, accepted=40, more=[f"{GEN} 60"])
+    window = replay([GOOD, more], Settings(stale_s=5))
     window.push([Scrape(NOW + 2, TARGET, error="timed out")])
     engine = only(window.snapshot(NOW + 3))
     assert (engine.state, engine.metrics.drafts.state) == ("stale", "stale")
@@ -270,7 +272,7 @@ def test_an_engine_that_fails_is_stale_for_a_moment_and_then_down() -> None:
     assert (engine.state, engine.reason) == ("down", "timed out")
     assert engine.metrics.drafts.value is None
     assert texts(window) == ["cannot be read: timed out"], "said once"
-    window.push([scrape(NOW + 10, GOOD.replace(" 30", " 90"))])
+    window.push([scrape(NOW + 10, more.replace(" 30", " 90"))])
     assert texts(window)[-1] == "answers again"
 
 
@@ -728,3 +730,27 @@ def test_several_api_servers_make_no_batch_size_and_no_rows_by_batch() -> None:
     snapshot = window.snapshot()
     assert snapshot.by_batch == ()
     assert "several API servers" in (snapshot.fleet.batch_size.reason or "")
+
+
+def test_counters_that_contradict_each_other_are_unknown_and_never_zero_drafts() -> None:
+    pages = [
+        spec_page(drafts=20 * i, drafted=80 * i, accepted=90 * i, more=[f"{GEN} {1000 * i}"])
+        for i in range(12)
+    ]
+    snapshot = replay(pages, WHOLE).snapshot()
+    metrics = only(snapshot).metrics
+    for number in (metrics.drafts, metrics.draft_tokens, metrics.acceptance_rate):
+        assert number.state == "unknown"
+        assert "contradict" in (number.reason or "")
+    assert "SPEC_NOT_ACTIVE" not in {finding.code for finding in evaluate(snapshot, Thresholds())}
+
+
+def test_one_sample_of_a_queue_that_breathes_does_not_make_a_backlog() -> None:
+    ttft = "vllm:time_to_first_token_seconds"
+    pages = [
+        f'vllm:num_requests_waiting{{engine="0"}} {10 if i == 10 else 0}\n'
+        f'{ttft}_bucket{{engine="0",le="+Inf"}} {100 * i}\n{ttft}_count{{engine="0"}} {100 * i}\n'
+        for i in range(11)
+    ]
+    backlog = only(replay(pages, WHOLE).snapshot()).metrics.queue_wait_backlog_ms
+    assert backlog.value == pytest.approx(1000 * (10 / 11) / 100)
