@@ -38,6 +38,8 @@ _SURE_SAMPLES = 3
 """More samples of such a process, after which it has replaced the other one all the same."""
 CLOCK_BACK_SAMPLES = 4
 """Late samples in ascending order after which the wall clock is believed to have been set back."""
+_OFTEN, _OFTEN_S = 3, 60.0
+"""Restarts in so many seconds that no engine, which loads for longer, can make by itself."""
 _LATELY_S = 15.0
 """How far back the mean of the waiting gauge looks."""
 _EPOCH = 1e9
@@ -66,6 +68,8 @@ class Track:
         self._behind: list[float] = []
         """Times of late samples that came one after another."""
         self._left_out_at: float | None = None
+        self._began_again: list[float] = []
+        """When counters of a process without a start time lately began again."""
         self.discarded = 0
         """Intervals whose speculation counters contradicted each other."""
         self.several_processes_at: float | None = None
@@ -128,9 +132,18 @@ class Track:
                 return "older"
             event = self._stays_fallen(values) if same else self._fell(values)
         self._older = 0
+        if event == "restart" and new.started is None and self._too_often(new.at):
+            self.several_processes_at = new.at
+            self._begin(new)
+            return "mixed"
         values = self._untorn(values, event)
         self._append(new, values, counted=event is None)
         return self._sure() if same and self._doubt else event
+
+    def _too_often(self, at: float) -> bool:
+        """Whether counters begin again more often than a process can: then they are several's."""
+        self._began_again = [t for t in self._began_again if at - t < _OFTEN_S] + [at]
+        return len(self._began_again) >= _OFTEN
 
     @property
     def step(self) -> tuple[Point, Point] | None:

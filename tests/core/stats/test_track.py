@@ -232,6 +232,18 @@ def test_late_and_repeated_samples_are_left_out_and_counted() -> None:
     assert growth(track) == {"accepted_tokens": 10, "draft_tokens": 20}
 
 
+def test_several_processes_behind_one_url_are_told_without_a_start_time() -> None:
+    track = follow([spec(0, 1000, 3000)])
+    events = [
+        track.push(spec(at, *counts))
+        for at, counts in enumerate(
+            [(10, 20), (1010, 3030), (20, 40), (1020, 3060), (30, 60)], start=1
+        )
+    ]
+    assert "mixed" in events
+    assert track.several_processes_at is not None
+
+
 def test_a_clock_set_back_begins_a_new_history_instead_of_none() -> None:
     track = follow([spec(1000, 0, 0), spec(1010, 10, 20)])
     for step in range(4):
