@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
-from speccli.core.doctor.certificate import expiry
+from speccli.core.sources.certificate import expiry
 from speccli.core.metrics.counters import Counters
 from speccli.core.metrics.reader import Reader
 from speccli.core.sources.base import Scrape

@@ -12,6 +12,26 @@ from speccli.core.stats.snapshot import EngineSnapshot
 CODE = "ENGINE_DOWN"
 _ACTIONS: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (
+        ("speaks plain http",),
+        "this side began TLS and the server does not answer in it",
+        "give the address with http://, or look for the port that has TLS",
+    ),
+    (
+        ("speaks tls",),
+        "this side spoke plain http to a port that wants TLS",
+        "give the address with https:// (and --ca FILE if its CA is your own)",
+    ),
+    (
+        ("expired",),
+        "its certificate is over: this side refuses it, and so does every other client",
+        "renew the certificate; --insecure accepts any until then",
+    ),
+    (
+        ("another host", "mismatch"),
+        "its certificate is for another name than the one it was asked by",
+        "use a name that the certificate is for, or renew it with this one",
+    ),
+    (
         ("certificate", "tls", "ssl"),
         "the connection is refused by this side: the certificate is not accepted",
         "give the CA (--ca FILE), or renew the certificate",

@@ -346,23 +346,28 @@ class PooledFleet:
         seconds = found.at - before.at if before is not None else found.window_s
         share = min(1.0, seconds / found.window_s)
 
-        def per_round(slot: str) -> float:
-            sums = pool.sums(slot)
-            return sums[0] * share if sums else 0.0
+        def per_round(*slots: str) -> tuple[float, ...]:
+            """Growth of terms that a chart relates, over the engines that have all of them."""
+            sums = pool.sums(*slots)
+            return tuple(x * share for x in sums) if sums else (math.nan,) * len(slots)
 
         def now(name: str) -> float:
             return sum(each.get(name, 0.0) for each in gauges)
 
+        drafted, accepted, drafts = per_round("draft_tokens", "accepted_tokens", "drafts")
+        generated, first, steps = per_round("generation_tokens", "ttft.count", "itl.count")
+        if math.isnan(generated):
+            (generated,) = per_round("generation_tokens")
         self._trail.append(
             TrailPoint(
                 at=found.at,
                 seconds=seconds,
-                draft_tokens=per_round("draft_tokens"),
-                accepted_tokens=per_round("accepted_tokens"),
-                drafts=per_round("drafts"),
-                generation_tokens=per_round("generation_tokens"),
-                first_tokens=per_round("ttft.count"),
-                decode_steps=per_round("itl.count"),
+                draft_tokens=drafted,
+                accepted_tokens=accepted,
+                drafts=drafts,
+                generation_tokens=generated,
+                first_tokens=first,
+                decode_steps=steps,
                 waiting=now("waiting"),
                 running=now("running"),
             )

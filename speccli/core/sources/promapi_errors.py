@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import ssl
-from collections.abc import Iterator
 from typing import Any
 
 from speccli.core.errors import (
@@ -13,7 +12,9 @@ from speccli.core.errors import (
     SourceError,
     UnreachableError,
 )
+from speccli.core.sources import tls
 
+_CA = " (--ca FILE?)"
 _REACH = "check the address; is a port-forward up?"
 _WORDS = {
     errno.ECONNREFUSED: "connect refused",
@@ -28,15 +29,21 @@ def explain(error: BaseException, url: str, deadline_s: float) -> SourceError:
     import requests
     import urllib3.exceptions as transport
 
-    chain = tuple(_chain(error))
+    chain = tuple(tls.chain(error))
     certificate = next((e for e in chain if isinstance(e, ssl.SSLCertVerificationError)), None)
     if certificate is not None:
-        return UnreachableError(
-            f"certificate of {url} not accepted: {certificate.verify_message}",
-            hint="give the CA with --ca FILE",
-        )
-    if any(isinstance(e, requests.exceptions.SSLError | ssl.SSLError) for e in chain):
+        why = tls.refusal(certificate)
+        return UnreachableError(f"{url}: {why.removesuffix(_CA)}", hint=_certificate_hint(why))
+    handshake = next((e for e in chain if isinstance(e, ssl.SSLError)), None)
+    if handshake is not None:
+        return UnreachableError(f"{url}: {tls.handshake(handshake)}", hint="is it plain http?")
+    if any(isinstance(e, requests.exceptions.SSLError) for e in chain):
         return UnreachableError(f"TLS with {url} failed", hint="is it plain http?")
+    cut = "RemoteDisconnected" in repr(error) or any(
+        isinstance(e, OSError) and e.errno == errno.ECONNRESET for e in chain
+    )
+    if cut and url.startswith("http:") and tls.speaks_tls(url):
+        return UnreachableError(f"{url}: {tls.SPEAKS_TLS}", hint="give the https:// address")
     if any(isinstance(e, transport.NameResolutionError) for e in chain):
         return UnreachableError(f"{url}: name not found", hint=_REACH)
     for each in chain:
@@ -56,18 +63,12 @@ def explain(error: BaseException, url: str, deadline_s: float) -> SourceError:
     return UnreachableError(f"no answer from {url}: {said}", hint=_REACH)
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and everything it wraps, in whatever way."""
-    seen: set[int] = set()
-    queue: list[BaseException] = [error]
-    while queue:
-        each = queue.pop(0)
-        if id(each) in seen:
-            continue
-        seen.add(id(each))
-        yield each
-        inner = (each.__cause__, each.__context__, getattr(each, "reason", None), *each.args)
-        queue += [e for e in inner if isinstance(e, BaseException)]
+def _certificate_hint(why: str) -> str:
+    if "expired" in why:
+        return "renew the certificate; until then, --insecure accepts any"
+    if "another host" in why:
+        return "use the name that the certificate is for"
+    return "give the CA with --ca FILE"
 
 
 def from_status(url: str, status: int, head: bytes, payload: Any) -> SourceError:

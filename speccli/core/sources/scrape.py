@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 from speccli.core.engines.registry import PROCESS_START
+from speccli.core.sources import tls
 from speccli.core.sources.access import Access, Token
 from speccli.core.sources.base import Scrape
 from speccli.core.sources.body import BodyBuffer
@@ -177,7 +178,9 @@ class ScrapeSource:
         except TimeoutError:
             scrape = self._error(target, f"no answer within {self._deadline_s:g} s")
         except Exception as error:  # noqa: BLE001 - the client's many errors, one word each
-            scrape = self._error(target, explain(error))
+            scrape = self._error(target, await _looked_into(error, state.url))
+        if scrape.status == 400 and b"HTTPS" in scrape.body[:1000]:  # nginx, Go
+            scrape = self._error(target, tls.SPEAKS_TLS)
         self._remember(state, target, scrape)
         if scrape.status == 200 and self._identify and self._is_over(state.identify_at):
             # After the page and on its connection: an engine is asked one thing at a time.
@@ -294,6 +297,21 @@ def _same_server(url: str, onward: str) -> bool:
 _PORTS = {"http": 80, "https": 443}
 
 
+async def _looked_into(error: Exception, url: str) -> str:
+    """`explain`, and where TLS may be what went wrong, one more look at the far end."""
+    import aiohttp
+
+    garbled = isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientResponseError)
+    reset = isinstance(error, OSError) and error.errno in _CUT
+    doubtful = url.startswith("http:") and (garbled or reset)
+    if doubtful and await asyncio.to_thread(tls.speaks_tls, url):
+        return tls.SPEAKS_TLS
+    return explain(error)
+
+
+_CUT = frozenset({errno.ECONNRESET, errno.EPIPE})
+
+
 def explain(error: BaseException) -> str:
     """A connection error in a few words."""
     import aiohttp
@@ -301,7 +319,15 @@ def explain(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return _certificate(error.certificate_error)
     if isinstance(error, aiohttp.ClientSSLError):
-        return f"TLS failed: {_last_words(error)} (is it plain http?)"
+        inner = next(
+            (
+                e
+                for e in tls.chain(error)
+                if isinstance(e, ssl.SSLError) and not isinstance(e, aiohttp.ClientError)
+            ),
+            None,
+        )
+        return tls.handshake(inner) if inner is not None else f"TLS failed: {error.os_error}"
     if isinstance(error, aiohttp.ClientConnectorDNSError | UnicodeError):
         return "name not found"
     if isinstance(error, aiohttp.ClientConnectorError):
@@ -321,16 +347,12 @@ def explain(error: BaseException) -> str:
 def _connection(error: OSError) -> str:
     if error.errno == errno.ECONNREFUSED:
         return "connect refused"
-    if error.errno in {errno.ECONNRESET, errno.EPIPE}:
+    if error.errno in _CUT:
         return "connection reset"
     return f"connect failed: {os.strerror(error.errno) if error.errno else error}"
 
 
 def _certificate(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"certificate not accepted: {error.verify_message or error.reason} (--ca FILE?)"
+        return tls.refusal(error)
     return f"certificate not accepted: {error}"
-
-
-def _last_words(error: BaseException) -> str:
-    return str(error).rsplit("[", 1)[-1].rstrip("]")[:80]

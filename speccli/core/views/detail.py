@@ -192,7 +192,7 @@ _TRAIL_SLOTS = ("draft_tokens", "accepted_tokens", "drafts", "generation_tokens"
 
 
 def _grown(old: Point, new: Point, places: Sequence[int | None]) -> TrailPoint:
-    grown = [0.0 if i is None else new.totals[i] - old.totals[i] for i in places]
+    grown = [math.nan if i is None else new.totals[i] - old.totals[i] for i in places]
     drafted, accepted, drafts, generated, first, steps = grown
     return TrailPoint(
         at=new.at,

@@ -134,6 +134,10 @@ def _dark(snapshot: Snapshot, ui: UiState) -> Verdict:
 
 
 _ADVICE = (
+    (("speaks plain http",), "the address should begin with http://"),
+    (("speaks TLS",), "the address should begin with https://"),
+    (("expired",), "renew its certificate; --insecure accepts any until then"),
+    (("another host", "mismatch"), "use the name that its certificate is for"),
     (("AUTH", "401", "403"), "give --token, --cert or SPECCTL_TOKEN, or ask the server itself"),
     (("404", "redirect"), "the address should be the server's root; /metrics is added to it"),
     (("refused", "reset"), "is the server up, and this its port? (port-forward?)"),

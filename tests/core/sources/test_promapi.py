@@ -189,7 +189,7 @@ async def test_a_name_that_does_not_exist() -> None:
 async def test_plain_http_behind_an_https_url() -> None:
     with far_end(success(ONE)) as end:
         error = await error_of(end.url.replace("http", "https"))
-    assert error.hint == "is it plain http?"
+    assert error.hint == "check http or https"
 
 
 async def test_a_query_that_prometheus_gives_up_on_is_a_deadline() -> None:

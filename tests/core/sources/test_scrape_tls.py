@@ -42,13 +42,15 @@ async def test_any_certificate_can_be_accepted(certificates: Certificates) -> No
 async def test_an_expired_certificate_is_named_as_that(certificates: Certificates) -> None:
     async with Server(answering(PAGE), tls=certificates.server("expired")) as server:
         found = await scrape(server.url, access=Access(ca_file=certificates.ca))
-    assert "certificate has expired" in (found.error or "")
+    assert found.error == "certificate has expired"
+    assert "--ca" not in (found.error or "")
 
 
 async def test_another_hosts_certificate_is_named_as_that(certificates: Certificates) -> None:
     async with Server(answering(PAGE), tls=certificates.server("other")) as server:
         found = await scrape(server.url, access=Access(ca_file=certificates.ca))
     assert "IP address mismatch" in (found.error or "")
+    assert "--ca" not in (found.error or "")
 
 
 async def test_a_client_certificate_is_shown_where_one_is_wanted(
@@ -68,13 +70,20 @@ async def test_a_client_certificate_is_shown_where_one_is_wanted(
 async def test_tls_spoken_to_a_plain_server_says_what_it_may_be() -> None:
     async with Server(answering(PAGE)) as server:
         found = await scrape(server.url.replace("http:", "https:"))
-    assert "is it plain http?" in (found.error or "")
+    assert found.error == "TLS failed: it speaks plain http? use http://"
 
 
 async def test_plain_http_spoken_to_a_tls_server_is_no_answer(certificates: Certificates) -> None:
     async with Server(answering(PAGE), tls=certificates.server()) as server:
         found = await scrape(server.url.replace("https:", "http:"))
-    assert found.error
+    assert found.error == "it speaks TLS? use https://"
+
+
+async def test_a_proxy_that_says_itself_that_it_wants_tls_is_understood() -> None:
+    said = "<center>The plain HTTP request was sent to HTTPS port</center>"
+    async with Server(answering(said, status=400)) as server:
+        found = await scrape(server.url)
+    assert found.error == "it speaks TLS? use https://"
 
 
 @pytest.mark.parametrize("which", ["ca", "cert", "key"])
