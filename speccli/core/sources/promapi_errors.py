@@ -36,7 +36,7 @@ def explain(error: BaseException, url: str, deadline_s: float) -> SourceError:
         return UnreachableError(f"{url}: {why.removesuffix(_CA)}", hint=_certificate_hint(why))
     handshake = next((e for e in chain if isinstance(e, ssl.SSLError)), None)
     if handshake is not None:
-        return UnreachableError(f"{url}: {tls.handshake(handshake)}", hint="is it plain http?")
+        return UnreachableError(f"{url}: {tls.handshake(handshake)}", hint="check http or https")
     if any(isinstance(e, requests.exceptions.SSLError) for e in chain):
         return UnreachableError(f"TLS with {url} failed", hint="is it plain http?")
     cut = "RemoteDisconnected" in repr(error) or any(
