@@ -20,11 +20,11 @@ from aiohttp import web
 from speccli.core.config import Settings
 from speccli.core.doctor import Asked, Check, exit_code, run
 from speccli.core.doctor import machine as local
-from speccli.core.sources.certificate import expiry
 from speccli.core.doctor.machine import Surroundings
 from speccli.core.doctor.probe import skew_of
 from speccli.core.sim import Fault, build_fleet
 from speccli.core.sim.server import SimServer
+from speccli.core.sources.certificate import expiry
 
 Handler = Callable[[web.Request], object]
 STARTED = 1_795_000_000

@@ -16,11 +16,11 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
-from speccli.core.sources.certificate import expiry
 from speccli.core.metrics.counters import Counters
 from speccli.core.metrics.reader import Reader
 from speccli.core.sources.base import Scrape
 from speccli.core.sources.body import BodyBuffer
+from speccli.core.sources.certificate import expiry
 from speccli.core.sources.scrape import Access, ScrapeSource
 from speccli.core.sources.targets import Target
 from speccli.core.stats.snapshot import EngineSnapshot
