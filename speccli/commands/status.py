@@ -35,7 +35,8 @@ def command(
     """Say what a pool is doing, once, and what is wrong.
 
     Exits 0 when at least one engine could be read and 3 when none, whatever the findings
-    (`alert check` turns findings into exit codes).
+    (`alert check` turns findings into exit codes). Low acceptance is a finding once it has lasted
+    for --hold: for a script that looks once, give a short one.
     """
     raise typer.Exit(look(source, output_format, since_start=since_start))
 

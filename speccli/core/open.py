@@ -81,6 +81,25 @@ def access_of(settings: Settings) -> Access:
     )
 
 
+def _check_method(method: str | None) -> None:
+    """A mistyped method would be shown as if it were one.
+
+    Raises:
+        UsageError: no engine has a method of that name.
+    """
+    if method is None:
+        return
+    import difflib
+
+    from speccli.core.engines.vllm_speculative import METHODS
+
+    known = ["none", "p-eagle", *METHODS]
+    if method not in known:
+        close = difflib.get_close_matches(method, known, n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]}?" if close else f"one of {', '.join(known)}"
+        raise UsageError(f"--method {method}: no method of that name", hint=hint)
+
+
 def open_source(
     settings: Settings,
     *,
@@ -107,6 +126,7 @@ def open_source(
         raise UsageError("no source of metrics", hint=_HINT)
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)} together: one source at a time", hint=_HINT)
+    _check_method(settings.method)
     asked = seconds(settings.window, what="--window") if settings.window else None
     deadline = seconds(settings.deadline, what="--deadline") if settings.deadline else None
     if deadline is not None and deadline < _SHORTEST_S:

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from speccli.main import app
 from tests.support.recordings import (
     HOST,
     SPEC,
@@ -240,3 +242,9 @@ def test_engines_are_named_by_their_target_without_credentials(tmp_path: Path) -
     answer = specctl("status", "--replay", written(tmp_path / "r", [line]), "-o", "json")
     assert answer.engine["target"] == HOST
     assert "secret" not in answer.stdout + answer.stderr
+
+
+def test_a_mistyped_method_is_a_usage_error_with_the_nearest_name() -> None:
+    result = CliRunner().invoke(app, ["status", "-e", "127.0.0.1:9", "--method", "eagl3"])
+    assert result.exit_code == 64
+    assert "did you mean eagle3?" in result.stderr
