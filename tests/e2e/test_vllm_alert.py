@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,7 @@ def test_two_checks_see_what_was_served_between_them(
 ) -> None:
     words = ("check", "-e", tiny_eagle3.url, "--state", tmp_path)
     alert(*words, "--window", "0.5s")
+    time.sleep(2.5)  # growth since a page younger than two seconds is not judged
     own = tiny_eagle3.tally(tiny_plan.prompts(16), 128)
     code, told, _ = alert(*words)
     assert code == 0, told["message"]
