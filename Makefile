@@ -56,7 +56,7 @@ demo: $(VENV)/.run ## the live screen on a simulated fleet; without a terminal, 
 
 # ---- the quick loop ----
 
-check: format-check lint types contracts unit ## the quick loop, under a minute: format, lint, types, contracts, unit tests
+check: format-check lint types contracts unit ## the quick loop, about a minute: format, lint, types, contracts, unit tests
 	@printf '\ncheck: all good\n'
 
 format-check: $(VENV)/.dev
