@@ -124,7 +124,7 @@ def list_(state: StateOption = None, output_format: FormatOption = output.Format
         diagnostics.warn(note)
 
     def table() -> RenderableType:
-        from speccli.baseline_table import list_table
+        from speccli.tables.baseline import list_table
 
         return list_table(found)
 
@@ -214,7 +214,7 @@ def _show(baseline: object, output_format: output.Format) -> None:
     kept = baseline
 
     def table() -> RenderableType:
-        from speccli.baseline_table import show_table
+        from speccli.tables.baseline import show_table
 
         return show_table(kept)
 

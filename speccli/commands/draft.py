@@ -88,7 +88,7 @@ def check(
     verdicts = check_pair(asked)
 
     def table() -> RenderableType:
-        from speccli.plan_table import pair_table
+        from speccli.tables.plan import pair_table
 
         return pair_table(f"{target} with {draft} · {asked.method}", verdicts)
 

@@ -83,7 +83,7 @@ def check(
     document = kernels.check(wanted, diagnostics.say)
 
     def table() -> RenderableType:
-        from speccli.kernels_table import kernels_table
+        from speccli.tables.kernels import kernels_table
 
         return kernels_table(document)
 

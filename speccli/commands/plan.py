@@ -33,7 +33,7 @@ def command(
     made = plan(load(recipe, changes or ()))
 
     def table() -> RenderableType:
-        from speccli.plan_table import plan_table
+        from speccli.tables.plan import plan_table
 
         return plan_table(made)
 

@@ -38,7 +38,7 @@ def list_(
     rows = listed(match)
 
     def table() -> RenderableType:
-        from speccli.recipes_table import recipes_table
+        from speccli.tables.recipes import recipes_table
 
         return recipes_table(rows)
 
@@ -59,7 +59,7 @@ def show(
     whole = plain(load(recipe, changes or ()))
 
     def table() -> RenderableType:
-        from speccli.recipes_table import recipe_table
+        from speccli.tables.recipes import recipe_table
 
         return recipe_table(whole)
 
