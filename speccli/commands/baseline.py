@@ -104,7 +104,7 @@ def record(
     lasting = seconds(for_, what="--for")
     store = _store(state)
     opened = open_source(source.settings(), replay=source.replay, default_window_s=60.0)
-    profile = Profile(look_seconds(lasting), told)
+    profile = Profile(look_seconds(lasting, opened.thresholds.drift_every_s), told)
     last = asyncio.run(watch(opened, profile, lasting_s=lasting, tell=_tell))
     if plain:
         kept = store.add_plain(name, profile.speed(), profile.key(force=force), force=force)

@@ -59,14 +59,27 @@ class Settings:
     ttft_p99_ms: float | None = None
     tpot_p99_ms: float | None = None
     cost_target: float | None = None
+    stalled: str | None = None
+    """Time with work and without an output token after which an engine is stalled."""
     baseline: str | None = None
     """Name of the baseline that drift is judged by."""
+    drift_every: str | None = None
+    """Time of growth that makes one check of drift."""
+    drift_min_drafts: float | None = None
+    """Drafts that such a check waits for."""
+    drift_looks: float | None = None
+    """Such checks without a false alarm, on average and at least."""
+    drift_margin: float | None = None
+    """Fall of the acceptance rate that is in order."""
+    slope_fall: float | None = None
+    """Fall of the acceptance rate since process start that is a slide."""
     alertmanager: tuple[str, ...] | None = None
     """Alertmanagers that are told what is found."""
     notify: tuple[str, ...] | None = None
     """apprise URLs that are told; secrets, as a rule."""
 
 
+_DURATIONS = ("interval", "window", "deadline", "hold", "stalled", "drift_every")
 _TYPES: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("endpoint", "alertmanager", "notify"), (str, list)),
     "insecure": bool,
@@ -75,7 +88,9 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
         ("gpu_hour_usd", "baseline_cost", "floor", "queue_wait_ms", "ttft_p99_ms"), (int, float)
     ),
     **dict.fromkeys(("tpot_p99_ms", "cost_target"), (int, float)),
-    **dict.fromkeys(("interval", "window", "deadline", "hold"), (str, int, float)),
+    **dict.fromkeys(("drift_min_drafts", "drift_looks", "drift_margin"), (int, float)),
+    "slope_fall": (int, float),
+    **dict.fromkeys(_DURATIONS, (str, int, float)),
 }
 
 
@@ -270,8 +285,7 @@ def _checked(table: Any, path: Path, prefix: str) -> dict[str, Any]:
             raise UsageError(f"{path}: {prefix}{raw} must be a list of strings")
         if wrong := _out_of_range(name, value):
             raise UsageError(f"{path}: {prefix}{raw} is {value!r}; {wrong}")
-        numeric = name in {"interval", "window", "deadline", "hold"}
-        values[name] = str(value) if numeric else value
+        values[name] = str(value) if name in _DURATIONS else value
     return values
 
 
@@ -303,8 +317,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 _SWITCH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
-_AT_MOST = {"floor": 1.0}
-_AT_LEAST = {"gpus_per_engine": 1}
+_AT_MOST = {"floor": 1.0, "drift_margin": 1.0, "slope_fall": 1.0}
+_AT_LEAST = {"gpus_per_engine": 1, "drift_min_drafts": 1, "drift_looks": 1}
 
 
 def _out_of_range(name: str, value: Any) -> str | None:

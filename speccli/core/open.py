@@ -48,13 +48,35 @@ def thresholds_of(settings: Settings) -> Thresholds:
     usual = Thresholds()
     return Thresholds(
         expect_speculation=False if settings.method == "none" else None,
-        acceptance_floor=usual.acceptance_floor if settings.floor is None else settings.floor,
+        acceptance_floor=_or(settings.floor, usual.acceptance_floor),
         hold_s=seconds(settings.hold, what="--hold") if settings.hold else usual.hold_s,
+        stalled_s=_at_least_1s(settings.stalled, "stalled") or usual.stalled_s,
+        drift_every_s=_at_least_1s(settings.drift_every, "drift_every") or usual.drift_every_s,
+        drift_min_drafts=settings.drift_min_drafts or usual.drift_min_drafts,
+        drift_looks=settings.drift_looks or usual.drift_looks,
+        drift_margin=_or(settings.drift_margin, usual.drift_margin),
+        slope_fall=_or(settings.slope_fall, usual.slope_fall),
         queue_wait_ms=settings.queue_wait_ms,
         ttft_p99_ms=settings.ttft_p99_ms,
         tpot_p99_ms=settings.tpot_p99_ms,
         cost_per_1m_usd=settings.cost_target,
     )
+
+
+def _or(given: float | None, usual: float) -> float:
+    return usual if given is None else given
+
+
+def _at_least_1s(text: str | None, what: str) -> float | None:
+    """Seconds of a setting, None where it is not set.
+
+    Raises:
+        UsageError: not a duration, or one in which nothing can be seen.
+    """
+    found = seconds(text, what=what) if text else None
+    if found is not None and found < 1:
+        raise UsageError(f"{what} {text}: at least 1 s", hint="write 30s or 5m")
+    return found
 
 
 def pricing_of(settings: Settings) -> Pricing:

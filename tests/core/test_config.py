@@ -27,6 +27,10 @@ VALUES: dict[str, tuple[Any, Any, Any]] = {
     "ttft_p99_ms": (1.0, "2", 3.0),
     "tpot_p99_ms": (1.0, "2", 3.0),
     "cost_target": (1.0, "2", 3.0),
+    "drift_min_drafts": (100.0, "200", 300.0),
+    "drift_looks": (100.0, "200", 300.0),
+    "drift_margin": (0.1, "0.2", 0.3),
+    "slope_fall": (0.1, "0.2", 0.3),
 }
 """Per setting: in the file, in the environment, as a flag; the rest are text."""
 LISTS = {"endpoint", "alertmanager", "notify"}

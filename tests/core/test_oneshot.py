@@ -242,6 +242,28 @@ def test_settings_become_what_numbers_are_held_against() -> None:
     assert pricing_of(Settings(gpu_hour_usd=2.0)).gpus_per_engine == 1
 
 
+def test_what_drift_and_stalls_take_can_be_set() -> None:
+    settings = Settings(
+        drift_every="2s",
+        drift_min_drafts=50,
+        drift_looks=100,
+        drift_margin=0.0,
+        slope_fall=0.1,
+        stalled="5m",
+    )
+    assert thresholds_of(settings) == Thresholds(
+        drift_every_s=2.0,
+        drift_min_drafts=50,
+        drift_looks=100,
+        drift_margin=0.0,
+        slope_fall=0.1,
+        stalled_s=300.0,
+    )
+    for wrong in (Settings(drift_every="0s"), Settings(stalled="0.5s")):
+        with pytest.raises(UsageError, match="at least 1 s"):
+            thresholds_of(wrong)
+
+
 def test_files_of_the_user_may_begin_with_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     access = access_of(Settings(token_file="~/t", ca="~/ca", cert="~/c", key="~/k"))

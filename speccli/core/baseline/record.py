@@ -41,9 +41,12 @@ def key_of(engine: EngineSnapshot) -> Key:
     )
 
 
-def look_seconds(lasting_s: float) -> float:
-    """How long a look is when so much is to be recorded: about thirty of them, 30 s to 5 min."""
-    return min(300.0, max(30.0, lasting_s / 30))
+def look_seconds(lasting_s: float, every_s: float = 300.0) -> float:
+    """How long a look is when so much is to be recorded: about thirty of them, 30 s or more.
+
+    `every_s`: what makes one check of drift; never longer than that.
+    """
+    return min(every_s, max(30.0, lasting_s / 30))
 
 
 @dataclass(frozen=True, slots=True)
