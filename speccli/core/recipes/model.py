@@ -84,6 +84,9 @@ class Engine:
     served_model_name: str | None = None
     extra_args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+    """Never secrets: those are referred to under `secrets`."""
+    pull_secrets: tuple[str, ...] = ()
+    """Secrets that the image is pulled with, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,12 @@ class Hardware:
 
     gpu: GpuName
     count: int = _from(1, 1)
+    products: tuple[str, ...] = ()
+    """Values of the node label nvidia.com/gpu.product; none: those of `gpu`."""
+    gpus_per_node: int = _from(1, 8)
+    cpu_per_gpu: int = _from(1, 8)
+    memory_gib_per_gpu: int = _from(8, 64)
+    """Host memory requested; twice that is the limit, shared memory included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +122,8 @@ class Serving:
     structured_output: bool = False
     """Whether many requests ask for JSON or a grammar."""
     shutdown_timeout_s: int = _from(0, 60)
-    startup_timeout_s: int = _from(10, 1800)
+    startup_timeout_s: int | None = _from(10, None)
+    """None: sized from the weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,15 +145,29 @@ class Scaling:
     scale_up_stabilization_s: int = _from(0, 30)
     scale_down_stabilization_s: int = _from(0, 900)
     """Longer than a pod's start, else loading pods are scaled in."""
+    running_share: float = _from(0.05, 0.8, 1)
+    """Share of max_num_seqs that runs in an engine before there are more engines."""
+    tolerance: float | None = _from(0, None, 1)
+    """Deviation from the target that changes nothing; None: the server's, 0.1."""
+    activation_query: str | None = None
+    """PromQL of requests in flight, seen from in front: what scales from and to zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A second deployment of the same target, e.g. for structured output."""
+    """A further deployment of the same target; what is not set is as in the recipe."""
 
     draft: Draft | None = None
-    min: int = _from(0, 0)
+    """None: no draft in `structured`, the recipe's in `canary`."""
+    min: int = _from(1, 1)
     max: int = _from(1, 1)
+    image: str | None = None
+    version: str | None = None
+    served_model_name: str | None = None
+    max_num_seqs: int | None = _from(1, None)
+
+
+PoolName = Literal["structured", "canary"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +175,91 @@ class Storage:
     """Where weights come from."""
 
     source: Literal["hub", "pvc", "image"] = "hub"
+    """Downloaded from the hub; a claim that holds them; an image that holds them."""
     claim: str | None = None
+    """An existing claim; None: one is made, where weights are downloaded."""
+    image: str | None = None
+    """With `source: image`: the image, with its digest."""
     size_gib: int | None = _from(1, None)
+    """Of the claim that is made; None: from the weights."""
+    class_name: str | None = field(default=None, metadata={"key": "class"})
+    """Storage class; None: the cluster's default."""
+    access: Literal["ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"] | None = None
+    """None: ReadWriteMany where there may be more than one server."""
+    persist: bool = True
+    """False: downloaded anew by each pod, into a volume of its own."""
+    read_mb_s: float | None = _from(1, None)
+    """How fast weights are read, megabytes a second; None: an assumption by source."""
     cache_claim: str | None = None
-    """Keeps compiled graphs over restarts."""
+    """Keeps compiled graphs over restarts; None: one is made where `persist` is set."""
+    cache_gib: int = _from(1, 20)
+
+
+@dataclass(frozen=True, slots=True)
+class SecretRef:
+    """A key of a Secret. Its value is never read."""
+
+    name: str
+    key: str = "token"
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """Secrets, by reference."""
+
+    hf_token: SecretRef | None = None
+    """None: `hf-token`, if there is one."""
+    api_key: SecretRef | None = None
+    """What clients must send; None: the engine asks for none."""
+    prometheus_token: SecretRef | None = None
+    """What the autoscaler sends to Prometheus; None: nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A taint that does not keep the pods away."""
+
+    key: str | None = None
+    operator: Literal["Exists", "Equal"] = "Exists"
+    value: str | None = None
+    effect: Literal["NoSchedule", "NoExecute", "PreferNoSchedule"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduling:
+    """Where pods may run, and before whom."""
+
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    """In place of the GPU product's label, where a cluster has other labels."""
+    tolerations: tuple[Toleration, ...] = ()
+    runtime_class: str | None = None
+    """Only where the NVIDIA runtime is not the nodes' default."""
+    priority_class: str | None = None
+    """An existing one."""
+    priority: int | None = _from(-(10**9), None, 10**9)
+    """A PriorityClass of this value is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """A place pods may reach."""
+
+    namespace: str
+    port: int = _from(1, 4317, 65535)
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Who may reach the pods, and what they may reach."""
+
+    clients: tuple[str, ...] = ()
+    """Namespaces of clients and gateways, beside the pods' own."""
+    monitoring: str = "monitoring"
+    """Namespace of the Prometheus that scrapes."""
+    api_server: tuple[str, ...] = ()
+    """Address ranges of the API servers, whose pod proxy specctl reads through."""
+    egress: tuple[Reach, ...] = ()
+    """Beside DNS and downloads: a collector of traces, e.g."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +294,11 @@ class Recipe:
     serving: Serving = field(default_factory=Serving)
     workload: Workload = field(default_factory=Workload)
     scaling: Scaling = field(default_factory=Scaling)
-    pools: Mapping[str, Pool] = field(default_factory=dict)
+    pools: Mapping[PoolName, Pool] = field(default_factory=dict)
     storage: Storage = field(default_factory=Storage)
+    secrets: Secrets = field(default_factory=Secrets)
+    scheduling: Scheduling = field(default_factory=Scheduling)
+    network: Network = field(default_factory=Network)
     cost: Cost = field(default_factory=Cost)
     alerts: Alerts = field(default_factory=Alerts)
     evidence: Mapping[str, str] = field(default_factory=dict)

@@ -89,7 +89,7 @@ def _value(hint: Any, value: Any, marks: Marks, path: Path_) -> Any:
     if origin is tuple:
         return _list(hint, value, marks, path)
     if origin is not None:  # Mapping[str, X]
-        return _mapping(get_args(hint)[1], value, marks, path)
+        return _mapping(get_args(hint), value, marks, path)
     return _scalar(hint, value, marks, path)
 
 
@@ -114,9 +114,15 @@ def _list(hint: Any, value: Any, marks: Marks, path: Path_) -> tuple[Any, ...]:
     )
 
 
-def _mapping(kind: Any, value: Any, marks: Marks, path: Path_) -> dict[str, Any]:
+def _mapping(hint: tuple[Any, Any], value: Any, marks: Marks, path: Path_) -> dict[str, Any]:
+    names, kind = hint
     if not isinstance(value, Mapping):
         raise wrong(marks, path, "must hold keys of its own")
+    if get_origin(names) is Literal:
+        for key in value:
+            if key not in get_args(names):
+                close = nearest(str(key), get_args(names))
+                raise wrong(marks, (*path, str(key)), f"unknown key{close}")
     return {str(k): _value(kind, v, marks, (*path, str(k))) for k, v in value.items()}
 
 
