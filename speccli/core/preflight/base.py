@@ -91,11 +91,13 @@ class Verdict:
 
     @property
     def code(self) -> str:
-        """`PAIR_VOCAB`, `PLAN_MEMORY`: the finding's code."""
+        """`PAIR_VOCAB`, `PLAN_MEMORY`, `DEPLOY_STOCK`: the finding's code."""
         head, _, rest = self.rule.partition("-")
-        return f"{'PAIR' if head == 'P' else 'PLAN'}_{rest.replace('-', '_')}"
+        return f"{_HEADS[head]}_{rest.replace('-', '_')}"
 
 
+_HEADS = {"P": "PAIR", "R": "PLAN", "D": "DEPLOY"}
+"""What a rule is about: the pair, the recipe, the cluster it is to run on."""
 Rule = Callable[[Pair], Iterable[Verdict]]
 
 
