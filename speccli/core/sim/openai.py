@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from speccli.core.sim.config import PREFIX
 from speccli.core.sim.engine import SimEngine
 from speccli.core.sim.fleet import Replica
 from speccli.core.sim.request import QueueFullError, SimRequest
@@ -73,7 +74,7 @@ def understand(body: object, *, chat: bool, model: str) -> Ask:
     if not isinstance(body, dict):
         raise _bad("the body must be a JSON object")
     wanted = body.get("model", model)
-    if wanted != model:
+    if wanted not in (model, model.removeprefix(PREFIX)):
         raise RefusedError(404, "NotFoundError", f"The model `{wanted}` does not exist.")
     if body.get("n", 1) != 1:
         raise _bad("the simulator answers n=1 only")

@@ -91,6 +91,16 @@ async def test_a_completion_is_counted_by_its_engine(client: aiohttp.ClientSessi
     assert (ledger.generation_tokens, ledger.prompt_tokens, ledger.drafts) == (10, 50, 3)
 
 
+async def test_the_model_answers_to_its_name_without_the_prefix_and_says_it_is_simulated(
+    client: aiohttp.ClientSession,
+) -> None:
+    async with SimServer(quick_fleet()) as server:
+        asked = {"model": "llama-3.3-70b", "prompt": "x", "max_tokens": 1}
+        status, body = await post(client, server, "/v1/completions", asked)
+    assert status == 200
+    assert body["model"] == MODEL
+
+
 async def test_a_chat_answer_has_a_message(client: aiohttp.ClientSession) -> None:
     async with SimServer(quick_fleet()) as server:
         status, body = await post(

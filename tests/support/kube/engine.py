@@ -1,0 +1,220 @@
+"""The process of a pod: specctl's simulated engine, labelled SIMULATED, started as vLLM would be.
+
+`python -m tests.support.kube.engine JSON`, with address, port, arguments (the words of the pod's
+command after `vllm`) and behaviour. It takes the model, the speculation and the limits from its
+arguments, tells the phases of its start in the words of vLLM 0.32's log, refuses connections until
+it serves, and ends as `--shutdown-timeout` has it: 0 drops what is in flight at SIGTERM.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from speccli.core.sim.config import (
+    PREFIX,
+    Acceptance,
+    Method,
+    SimConfig,
+    StepCost,
+    Traffic,
+    default_acceptance,
+)
+from speccli.core.sim.engine import SimEngine
+from speccli.core.sim.fleet import Fleet, Replica
+from speccli.core.sim.server import SimServer
+from tests.support.kube.behaviour import Behaviour
+
+_METHODS: dict[str, Method] = {
+    "eagle3": "eagle3",
+    "eagle": "eagle3",
+    "ngram": "ngram",
+    "draft_model": "draft_model",
+    "mtp": "mtp",
+}
+_OUTPUT_TOKENS = 128.0
+_TICK_S = 0.05
+
+
+@dataclass(frozen=True)
+class Words:
+    """The arguments of `vllm serve`."""
+
+    words: Sequence[str]
+
+    def value(self, flag: str) -> str | None:
+        """What an option is set to, `--flag value` or `--flag=value`; the last one counts."""
+        found = None
+        for word, following in zip(self.words, [*self.words[1:], ""], strict=True):
+            if word == flag:
+                found = following
+            elif word.startswith(f"{flag}="):
+                found = word.partition("=")[2]
+        return found
+
+    def number(self, flag: str, usual: int) -> int:
+        """A whole number."""
+        return int(self.value(flag) or usual)
+
+    @property
+    def model(self) -> str:
+        """The name it is served under."""
+        named = self.value("--served-model-name") or self.value("--model")
+        bare = [word for word in self.words if not word.startswith("-") and word != "serve"]
+        return named or (bare[0] if bare else "unnamed")
+
+
+def speculation(words: Words) -> tuple[Method, int]:
+    """Method and K that the arguments ask for; `none` and 0 without any."""
+    text = words.value("--speculative-config") or words.value("-sc")
+    if text is None:
+        return "none", 0
+    asked: dict[str, Any] = json.loads(text)
+    k = int(asked.get("num_speculative_tokens") or 3)
+    if asked.get("parallel_drafting"):
+        return "p-eagle", k
+    return _METHODS.get(str(asked.get("method", "")), "draft_model"), k
+
+
+def config_of(words: Words, behaviour: Behaviour) -> SimConfig:
+    """The engine that these arguments ask for."""
+    method, k = speculation(words)
+    if behaviour.silent_speculation:
+        method, k = "none", 0
+    model_len = words.number("--max-model-len", 8192)
+    chance = behaviour.acceptance if k else None
+    acceptance = default_acceptance(method, k, chance) if k else Acceptance(())
+    return SimConfig(
+        method=method,
+        k=k,
+        acceptance=acceptance,
+        model=PREFIX + words.model,
+        draft=f"{PREFIX}draft" if k else None,
+        cost=StepCost().scaled(behaviour.step_factor),
+        traffic=Traffic(rate_per_s=behaviour.rate_per_s, output_mean=_OUTPUT_TOKENS),
+        max_num_seqs=behaviour.max_num_seqs or words.number("--max-num-seqs", 128),
+        max_model_len=model_len,
+        kv_tokens=max(400_000, 2 * model_len),
+    )
+
+
+def _log(where: str, text: str) -> None:
+    stamp = time.strftime("%m-%d %H:%M:%S")
+    sys.stdout.write(f"(EngineCore pid=1) INFO {stamp} [{where}] {text}\n")
+    sys.stdout.flush()
+
+
+def phases(words: Words, behaviour: Behaviour, speculates: bool) -> Iterator[tuple[str, float]]:
+    """Tell each phase of the start in the log; its name and its share of the loading time."""
+    s = behaviour.load_s
+    _log("core.py:1", "SIMULATED: no model is loaded and no GPU is used")
+    _log("gpu_model_runner.py:5040", f"Starting to load model {words.model}...")
+    yield "weights", 0.5
+    _log("default_loader.py:502", f"Loading weights took {s * 0.5:.2f} seconds")
+    if speculates:
+        _log("gpu_model_runner.py:5071", "Loading drafter model...")
+        yield "drafter", 0.1
+    _log("gpu_model_runner.py:5150", f"Model loading took 0.0 GiB memory and {s * 0.6:.6f} seconds")
+    yield "compile", 0.2
+    _log("monitor.py:20", f"torch.compile took {s * 0.2:.2f} s in total")
+    _log("gpu_worker.py:760", "Available KV cache memory: 0.0 GiB")
+    yield "graphs", 0.2
+    _log(
+        "gpu_model_runner.py:6582", f"Graph capturing finished in {s * 0.2:.0f} secs, took 0.00 GiB"
+    )
+    _log("core.py:403", f"init engine (profile, create kv cache, warmup model) took {s:.2f} s")
+
+
+async def load(words: Words, behaviour: Behaviour, speculates: bool) -> None:
+    """Take the time that loading takes, or hang, or end the process."""
+    for phase, share in phases(words, behaviour, speculates):
+        if phase == behaviour.stop_loading_at:
+            await asyncio.Event().wait()
+        await asyncio.sleep(behaviour.load_s * share)
+    if behaviour.oom:
+        signal.raise_signal(signal.SIGKILL)
+    if behaviour.crash_log and behaviour.crash_after_s is None:
+        crash(behaviour)
+
+
+def crash(behaviour: Behaviour) -> None:
+    """End as a server that failed does."""
+    sys.stdout.write(behaviour.crash_log.rstrip("\n") + "\n" if behaviour.crash_log else "")
+    sys.stdout.flush()
+    raise SystemExit(behaviour.exit_code)
+
+
+class PodServer(SimServer):
+    """The simulator's server, with a health that may be bad and a drain."""
+
+    def __init__(self, fleet: Fleet, host: str, port: int, *, unready: bool) -> None:
+        super().__init__(fleet, host, ports=[port])
+        self._unready = unready
+        self.draining = False
+
+    async def _health(self, http: web.Request) -> web.Response:
+        if self._unready:
+            return web.Response(status=503)
+        return await super()._health(http)
+
+    async def _completions(self, http: web.Request) -> web.StreamResponse:
+        return self._closed() or await super()._completions(http)
+
+    async def _chat(self, http: web.Request) -> web.StreamResponse:
+        return self._closed() or await super()._chat(http)
+
+    def _closed(self) -> web.Response | None:
+        """A server that drains takes nothing new."""
+        return web.Response(status=503, text="shutting down") if self.draining else None
+
+    async def drain(self, seconds: float) -> None:
+        """Take nothing new and finish what is there, for so long at most."""
+        self.draining = True
+        engine = self.fleet.replicas[0].engines[0]
+        assert isinstance(engine, SimEngine)
+        ticks = round(seconds / _TICK_S)
+        for _ in range(ticks):
+            if not engine.listeners:
+                return
+            await asyncio.sleep(_TICK_S)
+
+
+async def main(host: str, port: int, words: Words, behaviour: Behaviour) -> None:
+    """Load, serve, and stop when told to."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, (lambda: None) if behaviour.ignores_term else stop.set)
+    config = config_of(words, behaviour)
+    loading = asyncio.create_task(load(words, behaviour, speculates=config.k > 0))
+    told = asyncio.create_task(stop.wait())
+    await asyncio.wait((loading, told), return_when=asyncio.FIRST_COMPLETED)
+    if not loading.done():
+        return
+    loading.result()
+    engine = SimEngine(config, time.time)
+    fleet = Fleet([Replica("engine", [engine])], time.time)
+    async with PodServer(fleet, host, port, unready=behaviour.unready) as server:
+        _log("entry.py:140", f"Starting vLLM server on http://{host}:{port}")
+        _log("server.py:84", "Application startup complete.")
+        try:
+            async with asyncio.timeout(behaviour.crash_after_s):
+                await told
+        except TimeoutError:
+            crash(behaviour)
+        _log("launcher.py:110", "Shutting down")
+        await server.drain(words.number("--shutdown-timeout", 0))
+
+
+if __name__ == "__main__":
+    given = json.loads(sys.argv[1])
+    asyncio.run(
+        main(given["host"], given["port"], Words(given["words"]), Behaviour(**given["behaviour"]))
+    )
