@@ -58,10 +58,23 @@ def derived_rules() -> list[dict[str, Any]]:
 
 
 def _queue_wait() -> str:
-    """The larger of what finished requests waited and what one that comes now will; never NaN."""
-    waiting = bare("specctl:requests_waiting:sum")
-    total, count = bare("specctl:queue_sum:rate2m"), bare("specctl:queue_count:rate2m")
-    leaving = bare("specctl:ttft_count:rate2m")
+    return queue_wait(
+        bare("specctl:requests_waiting:sum"),
+        bare("specctl:queue_sum:rate2m"),
+        bare("specctl:queue_count:rate2m"),
+        bare("specctl:ttft_count:rate2m"),
+    )
+
+
+def queue_wait(waiting: str, total: str, count: str, leaving: str) -> str:
+    """The larger of what finished requests waited and what one that comes now will; never NaN.
+
+    Args:
+        waiting: Requests that wait.
+        total: Growth of the seconds that finished requests waited.
+        count: Growth of their number.
+        leaving: Requests that leave the queue a second.
+    """
     observed = f"(1000 * {total} / {count} >= 0) or 0 * {waiting}"
     backlog = (
         f"clamp_max(1000 * {waiting} / ({leaving} > 0), {CAP_MS}) "

@@ -1,0 +1,64 @@
+"""Names and labels that everything agrees on: what selects, what is only told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from speccli.core.recipes.model import PoolName
+
+NAME = "app.kubernetes.io/name"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+DEPLOYMENT = "specctl.dev/deployment"
+POOL = "specctl.dev/pool"
+SERVICE = "specctl.dev/service"
+"""Which Service sends to a pod: the canary's pods take a share of the main pool's traffic."""
+CONFIG_HASH = "specctl.dev/config-hash"
+METHOD = "specctl.dev/spec-method"
+
+APP = "vllm"
+MANAGER = "specctl"
+CONTAINER = "engine"
+PORT_NAME = "http"
+PORT = 8000
+
+DEPLOYMENT_LABEL = "specctl_deployment"
+POOL_LABEL = "pool"
+"""What the PodMonitor calls the two in Prometheus."""
+
+Main = str
+Object = dict[str, Any]
+
+
+def pool_name(deployment: str, pool: PoolName | Main) -> str:
+    """What a pool's own objects are called."""
+    return deployment if pool == "main" else f"{deployment}-{pool}"
+
+
+def service_name(deployment: str, pool: PoolName | Main) -> str:
+    """The Service whose traffic a pool takes."""
+    return pool_name(deployment, "structured") if pool == "structured" else deployment
+
+
+def labels(deployment: str, pool: str | None = None) -> dict[str, str]:
+    """On every object; `pool`: what belongs to one pool only."""
+    told = {NAME: APP, MANAGED_BY: MANAGER, DEPLOYMENT: deployment}
+    return {**told, POOL: pool} if pool else told
+
+
+def selector(deployment: str, pool: str | None = None) -> dict[str, str]:
+    """What selects pods. It cannot be changed once applied, so nothing that varies is in it."""
+    told = {NAME: APP, DEPLOYMENT: deployment}
+    return {**told, POOL: pool} if pool else told
+
+
+def served(deployment: str, pool: str) -> dict[str, str]:
+    """What the Service of a pool selects."""
+    return {**selector(deployment), SERVICE: service_name(deployment, pool)}
+
+
+def meta(
+    name: str, namespace: str | None, deployment: str, pool: str | None = None, **more: Any
+) -> Object:
+    """An object's metadata; `namespace` None: it is the cluster's."""
+    place = {"namespace": namespace} if namespace else {}
+    return {"name": name, **place, "labels": labels(deployment, pool), **more}

@@ -1,0 +1,153 @@
+"""Recipes that cannot become manifests: each refused with the key to change."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from speccli.core.errors import UsageError
+from speccli.core.manifests.options import CLAIMS, IMAGE_VOLUME, RenderOptions, dotted
+from speccli.core.plan import Plan
+from speccli.core.recipes.model import Recipe
+
+MODELS = "/models"
+"""Where weights are mounted."""
+
+_SECRET = re.compile(r"(^|_)(TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)($|_)")
+_SECRET_VALUE = re.compile(r"://[^/@\s]+:[^/@\s]+@|\bhf_[A-Za-z0-9]{20,}|\bsk-[A-Za-z0-9_-]{20,}")
+"""A password in a URL, a token of the hub, an API key."""
+_TAKEN = {
+    "--port": "the container's port is 8000",
+    "--host": "the server listens on every address of its pod",
+    "--uds": "probes and metrics go through a port",
+    "--ssl-keyfile": "probes and metrics go over plain http, inside the cluster",
+    "--ssl-certfile": "probes and metrics go over plain http, inside the cluster",
+    "--root-path": "probes ask /health",
+    "--headless": "a deployment over several nodes is not rendered",
+}
+_REFUSED_ENV = {
+    "VLLM_SERVER_DEV_MODE": "it opens sleep, collective_rpc and cache resets to whoever reaches "
+    "the port",
+    "PROMETHEUS_MULTIPROC_DIR": "vLLM makes its own where it needs one; a set one keeps files of "
+    "dead processes",
+    "VLLM_PORT": "vLLM takes it for its internal ports",
+}
+_PROBLEM = tuple[str, str]
+
+
+def refuse(plan: Plan, options: RenderOptions) -> None:
+    """Raise on the first thing that cannot be.
+
+    Raises:
+        UsageError: what, and the key to change.
+    """
+    recipe = plan.facts.recipe
+    for rule in (_engine, _gpus, _storage, _models, _arguments, _environment, _scaling):
+        for what, hint in rule(recipe, options):
+            raise UsageError(f"{recipe.name}: {what}", hint=hint)
+
+
+def _engine(recipe: Recipe, options: RenderOptions) -> Iterator[_PROBLEM]:
+    if recipe.engine.kind != "vllm":
+        yield f"engine.kind {recipe.engine.kind}: manifests are made for vllm", "engine.kind vllm"
+
+
+def _gpus(recipe: Recipe, options: RenderOptions) -> Iterator[_PROBLEM]:
+    serving, hardware = recipe.serving, recipe.hardware
+    used = serving.tensor_parallel * serving.data_parallel
+    if max(used, hardware.count) > hardware.gpus_per_node:
+        yield (
+            f"{max(used, hardware.count)} GPUs of one server, and a node has "
+            f"{hardware.gpus_per_node} (hardware.gpus_per_node)",
+            "a server over several nodes (LeaderWorkerSet) is not rendered: "
+            "fewer GPUs, or a smaller quantization",
+        )
+    if used > hardware.count:
+        yield (
+            f"tensor_parallel {serving.tensor_parallel} x data_parallel {serving.data_parallel} "
+            f"are {used} GPUs, hardware.count is {hardware.count}",
+            f"hardware.count {used}",
+        )
+    if options.dra and options.kubernetes < CLAIMS:
+        yield (
+            f"--dra needs resource.k8s.io/v1, which Kubernetes {dotted(options.kubernetes)} lacks",
+            f"--kubernetes {dotted(CLAIMS)} or newer, or the device plugin",
+        )
+
+
+def _storage(recipe: Recipe, options: RenderOptions) -> Iterator[_PROBLEM]:
+    storage = recipe.storage
+    if storage.source == "pvc" and not storage.claim:
+        yield "storage.source pvc, and no storage.claim", "storage.claim with the claim's name"
+    if storage.source == "image":
+        if not storage.image:
+            yield "storage.source image, and no storage.image", "storage.image with its digest"
+        if options.kubernetes < IMAGE_VOLUME:
+            yield (
+                "storage.source image needs image volumes, which Kubernetes "
+                f"{dotted(options.kubernetes)} lacks",
+                f"--kubernetes {dotted(IMAGE_VOLUME)} or newer, or storage.source pvc",
+            )
+    if storage.source != "image" and storage.image:
+        yield "storage.image without storage.source image", "storage.source image"
+
+
+def _models(recipe: Recipe, options: RenderOptions) -> Iterator[_PROBLEM]:
+    for key, name in (("target.model", recipe.target.model), ("draft.model", recipe.draft.model)):
+        if name is None:
+            continue
+        inside = name.startswith(f"{MODELS}/")
+        if name.startswith(("/", ".", "~")) and not inside:
+            yield (
+                f"{key} {name} is a folder of this machine; pods have none of it",
+                f"a hub name, or a path under {MODELS} on the claim or image",
+            )
+        if inside and recipe.storage.source == "hub":
+            yield (
+                f"{key} {name} lies on a claim or image, and storage.source is hub",
+                "storage.source pvc with storage.claim, or image with storage.image",
+            )
+
+
+def _arguments(recipe: Recipe, options: RenderOptions) -> Iterator[_PROBLEM]:
+    words = recipe.engine.extra_args
+    for word in words:
+        flag = word.partition("=")[0]
+        if flag == "--api-key":
+            yield (
+                "--api-key in engine.extra_args: a secret would stand in the manifest",
+                "secrets.api_key with the Secret's name",
+            )
+        if flag in _TAKEN:
+            yield f"{flag} in engine.extra_args: {_TAKEN[flag]}", "remove it"
+        if _SECRET_VALUE.search(word):
+            yield (
+                "engine.extra_args holds what looks like a secret: it would stand in the manifest",
+                "a Secret, and secrets.api_key or secrets.hf_token with its name",
+            )
+
+
+def _environment(recipe: Recipe, options: RenderOptions) -> Iterator[_PROBLEM]:
+    for name, value in recipe.engine.env.items():
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", name):
+            yield f"engine.env {name!r} is no variable's name", "letters, digits and _"
+        if name in _REFUSED_ENV:
+            yield f"engine.env {name}: {_REFUSED_ENV[name]}", "remove it"
+        if _SECRET.search(name.upper()) or _SECRET_VALUE.search(value):
+            yield (
+                f"engine.env {name}: a secret would stand in the manifest",
+                "secrets.hf_token or secrets.api_key with the Secret's name",
+            )
+
+
+def _scaling(recipe: Recipe, options: RenderOptions) -> Iterator[_PROBLEM]:
+    if recipe.scaling.min > 0 or options.autoscaler == "none":
+        return
+    if options.autoscaler == "hpa":
+        yield "scaling.min 0 with an HPA", "scaling.min 1, or --autoscaler keda"
+    if recipe.scaling.activation_query is None:
+        yield (
+            "scaling.min 0, and no scaling.activation_query",
+            "PromQL of the gateway's requests in flight: no queue is no proof of no work, and "
+            "without pods the engine has no metrics; or scaling.min 1",
+        )
