@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from speccli.core.kube.refs import MANAGER
+from speccli.core.manifests.names import MANAGER
 
 HANDOVER = "specctl-handover"
 """Holds `spec.replicas` while it goes from the recipe to an autoscaler, or back."""

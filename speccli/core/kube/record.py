@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from speccli.core.errors import SpecctlError
-from speccli.core.kube.refs import MANAGED_BY, MANAGER, Ref, deployment_labels
+from speccli.core.kube.refs import Ref
+from speccli.core.manifests.names import labels
 from speccli.core.recipes.load import plain
 from speccli.core.recipes.marks import Marks
 from speccli.core.recipes.model import Recipe
@@ -206,7 +207,7 @@ def as_object(record: Record, namespace: str) -> dict[str, Any]:
         "metadata": {
             "name": name_of(record.name),
             "namespace": namespace,
-            "labels": {**deployment_labels(record.name), LABEL: "true"},
+            "labels": {**labels(record.name), LABEL: "true"},
         },
         "data": {_FILE: json.dumps(record.to_json(), indent=1, sort_keys=True)},
     }
@@ -267,14 +268,3 @@ def _revision(told: Mapping[str, Any]) -> Revision:
         proof=told["proof"],
         restores=told["restores"],
     )
-
-
-def is_managed(value: Mapping[str, Any]) -> bool:
-    """Whether an object says that specctl manages it."""
-    labels: Mapping[str, str] = value.get("metadata", {}).get("labels") or {}
-    return labels.get(MANAGED_BY) == MANAGER
-
-
-def newest(records: Iterable[Record]) -> Sequence[Record]:
-    """By name."""
-    return sorted(records, key=lambda record: record.name)

@@ -1,4 +1,4 @@
-"""Which object: its kind, its place and its name; and the labels that say whose it is."""
+"""Which object: its kind, its place and its name; and how those of a deployment are found."""
 
 from __future__ import annotations
 
@@ -6,21 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-MANAGER = "specctl"
-"""Field manager, and value of the label that says who manages an object."""
-MANAGED_BY = "app.kubernetes.io/managed-by"
-DEPLOYMENT = "specctl.dev/deployment"
-POOL = "specctl.dev/pool"
-
-
-def deployment_labels(name: str) -> dict[str, str]:
-    """Labels of every object of a deployment."""
-    return {"app.kubernetes.io/name": "vllm", MANAGED_BY: MANAGER, DEPLOYMENT: name}
+from speccli.core.manifests.names import DEPLOYMENT, MANAGED_BY, MANAGER
 
 
 def selector_of(name: str) -> str:
     """The label selector that finds every object of a deployment."""
     return f"{MANAGED_BY}={MANAGER},{DEPLOYMENT}={name}"
+
+
+def pods_of(name: str) -> str:
+    """The one that finds its pods, and what its controllers made."""
+    return f"{DEPLOYMENT}={name}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,8 +209,10 @@ def _matches(expression: Object, labels: Mapping[str, str]) -> bool:
     return False
 
 
-def strategy(stock: Stock, replicas: int) -> Strategy:
+def strategy(stock: Stock, replicas: int, spoken_for: int = 0) -> Strategy:
     """How the pods of a pool of `replicas` are replaced with the GPUs there are.
+
+    `spoken_for`: pods that others are about to put on the same GPUs.
 
     A surge without a free GPU is a pod that waits for ever, so without one pods go before others
     come. Where nothing is known, a pool of one is not taken away on a guess.
@@ -224,8 +226,11 @@ def strategy(stock: Stock, replicas: int) -> Strategy:
             return Strategy(1, 0, words)
         words = f"free GPUs are not known ({stock.unknown}): {_LESS.format(replicas - 1, replicas)}"
         return Strategy(0, 1, words)
-    if stock.per_pod == 0 or stock.fits > 0:
-        more = f"{stock.fits} more pods fit" if stock.fits != 1 else "one more pod fits"
+    fits = stock.fits - spoken_for
+    if stock.per_pod == 0:
+        return Strategy(1, 0, "it asks for no GPU: a pod goes when its successor is ready")
+    if fits > 0:
+        more = f"{fits} more pods fit" if fits != 1 else "one more pod fits"
         return Strategy(
             1, 0, f"{more}: a pod goes when its successor is ready; no capacity is lost"
         )

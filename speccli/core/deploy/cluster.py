@@ -1,0 +1,229 @@
+"""Deploys a recipe on a cluster: intent, objects, rollout, proof, record.
+
+The intent is written first and every later step finds out by itself what is left to do, so a run
+that is killed anywhere leaves what serves alone, and the same command completes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from speccli.core.deploy.asked import Asked, Prepared, Reporter
+from speccli.core.deploy.prepare import now, offline, prepare, read_record
+from speccli.core.errors import ExitCode, SpecctlError
+from speccli.core.kube import apply, record
+from speccli.core.kube.proof import Ask, Proof, ServerProof, Wanted, prove
+from speccli.core.kube.record import Record, State
+from speccli.core.kube.rollout import Ended, Watched, watch
+from speccli.core.manifests.names import PORT
+
+if TYPE_CHECKING:
+    from speccli.core.kube.client import Cluster
+    from speccli.core.kube.crash import Crash
+    from speccli.core.kube.refs import Ref
+    from speccli.core.manifests.pools import Unit
+
+ASKED_PER_POOL = 4
+"""Servers of a pool that a proof asks, side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a deployment went."""
+
+    prepared: Prepared
+    record: Record
+    ended: Ended | None = None
+    """None: nothing was waited for."""
+    proof: Proof | None = None
+    crash: Crash | None = None
+    pruned: tuple[Ref, ...] = ()
+    unchanged: bool = False
+    """Whether everything was as it should be before."""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The contract's."""
+        if self.ended is None:
+            return ExitCode.OK
+        if self.ended.end == "failed":
+            return ExitCode.CRITICAL
+        if self.ended.end == "late" or self.proof is None:
+            return ExitCode.UNKNOWN
+        verdict = self.proof.verdict
+        codes = {"proven": ExitCode.OK, "refuted": ExitCode.CRITICAL, "unknown": ExitCode.UNKNOWN}
+        return codes[verdict]
+
+
+def deploy(connect: Callable[[float | None], Cluster], asked: Asked, reporter: Reporter) -> Outcome:
+    """The whole of it.
+
+    Args:
+        connect: A cluster, each of whose calls may take so many seconds; None: the usual.
+        asked: What is wanted.
+        reporter: Who is told.
+
+    Raises:
+        GateError: critical findings that were not accepted; nothing was applied.
+        Conflict: fields of others; nothing was applied.
+        SpecctlError: the cluster cannot be asked, or refuses.
+    """
+    offline(asked)
+    cluster = connect(None)
+    prepared = prepare(cluster, asked, reporter)
+    return carry_out(cluster, prepared, reporter, patient=lambda: connect(_ANSWER_S))
+
+
+_ANSWER_S = 120.0
+"""For one answer of a model: a cold one takes long."""
+
+
+def carry_out(
+    cluster: Cluster, prepared: Prepared, reporter: Reporter, *, patient: Callable[[], Cluster]
+) -> Outcome:
+    """What was prepared, for good."""
+    told = _write_intent(cluster, prepared)
+    force = prepared.asked.force
+    pruned = apply.remove(cluster, prepared.prune_first, wait_s=apply.GONE_S)
+    for ref in pruned:
+        reporter.say(f"removed {ref}, which is not wanted any more")
+    for step in prepared.steps:
+        apply.carry_out(cluster, step, force=force)
+        if step.verb != "same":
+            reporter.say(f"{_PAST[step.verb]} {step.ref}")
+    if told.current.state == "applying":
+        told = _write(cluster, prepared.namespace, told, "applied")
+    if prepared.crowded or not prepared.asked.wait:
+        pruned += _prune(cluster, prepared.prune_last, reporter)
+    if not prepared.asked.wait:
+        return Outcome(prepared, told, pruned=tuple(pruned), unchanged=not prepared.changes)
+    return _await(cluster, prepared, told, pruned, reporter, patient)
+
+
+_PAST = {"create": "made", "change": "changed"}
+
+
+def _await(
+    cluster: Cluster,
+    prepared: Prepared,
+    told: Record,
+    pruned: list[Ref],
+    reporter: Reporter,
+    patient: Callable[[], Cluster],
+) -> Outcome:
+    """The rollout, the proof, the end of what is not wanted any more."""
+    names = tuple(pool.unit.name for pool in prepared.pools)
+    watched = Watched(prepared.namespace, prepared.name, names, prepared.timeout_s)
+    ended = watch(cluster, watched, reporter.progress)
+    if ended.end == "late":
+        return Outcome(prepared, told, ended, pruned=tuple(pruned))
+    if ended.end == "failed":
+        crash = _classify(cluster, prepared.namespace, ended)
+        told = _write(cluster, prepared.namespace, told, "failed")
+        return Outcome(prepared, told, ended, crash=crash, pruned=tuple(pruned))
+    reporter.say("every pod is ready; asking whether it speculates")
+    units = [pool.unit for pool in prepared.pools]
+    proof = prove_pools(patient(), prepared.namespace, units, ended)
+    pruned += _prune(cluster, prepared.prune_last, reporter)
+    before = told.current
+    same = before.state == "ready" and (before.proof or {}).get("verdict") == proof.verdict
+    if not same:
+        told = _write(cluster, prepared.namespace, told, "ready", proof.to_json())
+    unchanged = same and not prepared.changes
+    return Outcome(prepared, told, ended, proof, pruned=tuple(pruned), unchanged=unchanged)
+
+
+def _write_intent(cluster: Cluster, prepared: Prepared) -> Record:
+    """The record before anything else: what is half done can be told, and completed."""
+    told = prepared.record
+    if prepared.known and (told.current.state == "applying" or not prepared.changes):
+        return told
+    told = told.with_current(state="applying")
+    cluster.apply(record.as_object(told, prepared.namespace))
+    return told
+
+
+def _write(
+    cluster: Cluster,
+    namespace: str,
+    told: Record,
+    state: State,
+    proof: dict[str, Any] | None = None,
+) -> Record:
+    """The record anew, unless somebody else has deployed meanwhile.
+
+    Raises:
+        SpecctlError: somebody has.
+    """
+    there = read_record(cluster, namespace, told.name)
+    if there is not None and _begun(there) != _begun(told):
+        raise SpecctlError(
+            f"{there.current.by} deployed revision {there.current.number} of {told.name} at "
+            f"{there.current.at}, while revision {told.current.number} was under way",
+            hint=f"specctl status {told.name}",
+        )
+    told = told.with_current(state=state, ended=now(), proof=proof or told.current.proof)
+    cluster.apply(record.as_object(told, namespace))
+    return told
+
+
+def _begun(told: Record) -> tuple[object, ...]:
+    """What tells one attempt from another."""
+    current = told.current
+    return current.number, current.at, current.by, current.hash, current.objects_hash
+
+
+def _prune(cluster: Cluster, refs: Sequence[Ref], reporter: Reporter) -> list[Ref]:
+    gone = apply.remove(cluster, refs, wait_s=None)
+    for ref in gone:
+        reporter.say(f"removed {ref}, which is not wanted any more")
+    return gone
+
+
+def prove_pools(cluster: Cluster, namespace: str, units: Sequence[Unit], ended: Ended) -> Proof:
+    """Ask a few servers of each pool whether they speculate."""
+    wanted = {
+        unit.pool: Wanted(unit.recipe.draft.method, unit.recipe.alerts.acceptance_floor, unit.pool)
+        for unit in units
+    }
+    ready = [pod for pod in ended.progress.pods if pod.phase == "ready" and pod.fresh]
+    chosen = []
+    for pool in wanted:
+        chosen += [pod for pod in ready if pod.pool == pool][:ASKED_PER_POOL]
+    if not chosen:
+        return Proof((), 0, now(), "no pod is there that could be asked")
+
+    def one(name: str, pool: str) -> ServerProof:
+        return prove(name, asker(cluster, namespace, name), wanted[pool])
+
+    with ThreadPoolExecutor(len(chosen)) as side_by_side:
+        servers = tuple(
+            side_by_side.map(one, [pod.name for pod in chosen], [pod.pool for pod in chosen])
+        )
+    return Proof(servers, len(ready), now())
+
+
+def asker(cluster: Cluster, namespace: str, pod: str) -> Ask:
+    """How a pod is asked: through the API server."""
+    import json
+
+    def ask(method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+        raw = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        return cluster.proxy(namespace, pod, PORT, path, method, raw, headers)
+
+    return ask
+
+
+def _classify(cluster: Cluster, namespace: str, ended: Ended) -> Crash | None:
+    from speccli.core.kube.crash import classify_pod
+
+    if ended.pod is None:
+        return None
+    try:
+        return classify_pod(cluster, namespace, ended.pod)
+    except SpecctlError:
+        return None  # what is known without it is told all the same

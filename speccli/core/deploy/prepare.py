@@ -1,0 +1,356 @@
+"""Everything that is asked and judged before anything is applied: reads, and dry runs."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from speccli import __version__
+from speccli.core.deploy.asked import (
+    Asked,
+    Pool,
+    Prepared,
+    Reporter,
+    for_cluster,
+    plain_options,
+)
+from speccli.core.deploy.gate import gate
+from speccli.core.errors import UsageError
+from speccli.core.findings.base import Severity
+from speccli.core.kube import apply, record, stock
+from speccli.core.kube.client import EVERYWHERE
+from speccli.core.kube.errors import Clash, Conflict, Denied, NotInstalled
+from speccli.core.kube.fields import replicas_of
+from speccli.core.kube.record import Record, Revision
+from speccli.core.kube.references import needed
+from speccli.core.kube.refs import Ref
+from speccli.core.manifests.build import objects
+from speccli.core.manifests.options import server
+from speccli.core.manifests.pools import Unit, units
+from speccli.core.preflight.base import Verdict
+
+if TYPE_CHECKING:
+    from speccli.core.kube.client import Cluster
+
+Object = dict[str, Any]
+
+
+def offline(asked: Asked) -> list[Unit]:
+    """The pools, once nothing speaks against them that config files tell. No cluster is asked.
+
+    Raises:
+        GateError: critical findings that were not accepted.
+        UsageError: the recipe cannot be rendered.
+    """
+    found = units(asked.recipe, asked.options)
+    gate(verdicts_of(found), asked.accept).check()
+    return found
+
+
+def verdicts_of(found: Sequence[Unit]) -> list[Verdict]:
+    """What the plans of all pools say, each thing once."""
+    told: dict[tuple[str, str], Verdict] = {}
+    for unit in found:
+        for verdict in unit.plan.verdicts:
+            where = verdict.subject if unit.pool == "main" else f"{unit.pool} {verdict.subject}"
+            told.setdefault((verdict.rule, verdict.evidence), replace(verdict, subject=where))
+    return list(told.values())
+
+
+def prepare(cluster: Cluster, asked: Asked, reporter: Reporter) -> Prepared:
+    """Ask the cluster, judge, and try everything on the server. Nothing is changed.
+
+    Raises:
+        GateError: critical findings that were not accepted.
+        Conflict: fields that belong to somebody else.
+        SpecctlError: the cluster cannot be asked, or would refuse.
+    """
+    options = for_cluster(asked.options, _version(cluster), _api_servers(cluster))
+    found = units(asked.recipe, options)
+    name, namespace = found[0].deployment, options.namespace
+    wanted = objects(asked.recipe, options)
+    _see_namespace(cluster, namespace, options.create_namespace, reporter, wanted)
+    former = read_record(cluster, namespace, name)
+    next_record, known = _next(former, asked, found, wanted, name)
+    refs = [Ref.of(each) for each in wanted]
+    own = Ref("v1", "ConfigMap", record.name_of(name), namespace)
+    known_refs = former.known if former else ()
+    left = apply.leftovers(cluster, namespace, name, [*refs, own], known_refs)
+    first, last, kept = apply.parted(left)
+    verdicts = [*verdicts_of(found), *_missing(cluster, wanted)]
+    stocks = _stocks(cluster, found, wanted)
+    lives = {unit.pool: _replicas(cluster, unit, namespace) for unit in found}
+    verdicts += _stock_verdicts(found, stocks, lives)
+    judged = gate(verdicts, asked.accept)
+    judged.check()
+    steps = _tried(cluster, wanted, asked, bool(first))
+    pools, steps = _pools(found, stocks, lives, steps)
+    next_record = next_record.with_current(accepted=judged.accepted)
+    crowded = any(ref.kind == "Deployment" for ref in last) and any(
+        pool.stock.unknown is None and pool.stock.fits < _extra(pool.unit, lives[pool.unit.pool])
+        for pool in pools
+    )
+    return Prepared(
+        asked,
+        name,
+        namespace,
+        judged,
+        tuple(pools),
+        tuple(steps),
+        tuple(first),
+        tuple(last),
+        tuple(kept),
+        next_record,
+        known,
+        crowded,
+    )
+
+
+def read_record(cluster: Cluster, namespace: str, name: str) -> Record | None:
+    """The deployment's record; None where there is none."""
+    value = cluster.get("v1", "ConfigMap", record.name_of(name), namespace)
+    return None if value is None else record.from_object(value)
+
+
+def who() -> str:
+    """`user@host`, for the record."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
+
+
+def now() -> str:
+    """RFC 3339, UTC, whole seconds."""
+    return datetime.now(UTC).replace(microsecond=0).isoformat()
+
+
+def _version(cluster: Cluster) -> tuple[int, int]:
+    major, minor = cluster.version()
+    return server(f"{major}.{minor}")
+
+
+def _api_servers(cluster: Cluster) -> tuple[str, ...]:
+    """Addresses of the API servers: they read /metrics through their pod proxy."""
+    try:
+        slices = cluster.list(
+            "discovery.k8s.io/v1",
+            "EndpointSlice",
+            "default",
+            labels="kubernetes.io/service-name=kubernetes",
+        )
+    except (Denied, NotInstalled):
+        return ()
+    found = {
+        address
+        for each in slices
+        for endpoint in each.get("endpoints") or ()
+        for address in endpoint.get("addresses") or ()
+    }
+    return tuple(sorted(f"{address}/{128 if ':' in address else 32}" for address in found))
+
+
+def _see_namespace(
+    cluster: Cluster, namespace: str, create: bool, reporter: Reporter, wanted: list[Object]
+) -> None:
+    """Nothing can be tried in a namespace that is not there."""
+    try:
+        if cluster.get("v1", "Namespace", namespace) is not None:
+            return
+    except Denied:
+        return  # who may deploy into a namespace need not be allowed to read it
+    if not create:
+        raise UsageError(
+            f"there is no namespace {namespace} on {cluster.context}",
+            hint=f"--create-namespace, or kubectl create namespace {namespace}",
+        )
+    made = next(each for each in wanted if each["kind"] == "Namespace")
+    cluster.apply(made)
+    reporter.say(f"made namespace {namespace}: its other objects cannot be tried without it")
+
+
+def _next(
+    former: Record | None, asked: Asked, found: Sequence[Unit], wanted: list[Object], name: str
+) -> tuple[Record, bool]:
+    """The record as it is to be, and whether it has this revision already."""
+    recipe, options = record.plain_recipe(asked.recipe), plain_options(asked.options)
+    hashed = record.digest(wanted)
+    if former and former.current.is_for(recipe, options, hashed):
+        return former, True
+    revision = Revision(
+        number=former.current.number + 1 if former else 1,
+        recipe=recipe,
+        options=options,
+        objects_hash=hashed,
+        objects=tuple(Ref.of(each) for each in wanted),
+        image=found[0].image,
+        state="applying",
+        at=now(),
+        by=who(),
+        tool=__version__,
+        restores=asked.restores,
+    )
+    return (former.with_next(revision) if former else Record(name, revision)), False
+
+
+def _missing(cluster: Cluster, wanted: list[Object]) -> Iterator[Verdict]:
+    """What pods need and nobody has made: they would wait for it for ever."""
+    for ref in needed(wanted):
+        try:
+            there = cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace) is not None
+        except Denied as error:
+            yield _verdict(
+                "D-MISSING",
+                "unknown",
+                f"{ref}: {error.message}",
+                "whether it is there cannot be told",
+                f"see that there is a {ref}",
+            )
+            continue
+        if not there:
+            place = f" in namespace {ref.namespace}" if ref.namespace else ""
+            yield _verdict(
+                "D-MISSING",
+                "critical",
+                f"there is no {ref}{place}",
+                "pods that refer to it never start",
+                f"make it, or take it out of the recipe (kubectl get {ref.kind.lower()}s)",
+            )
+
+
+def _verdict(rule: str, severity: Severity, evidence: str, cause: str, action: str) -> Verdict:
+    return Verdict(rule, severity, evidence, cause, action, subject="cluster")
+
+
+def _replicas(cluster: Cluster, unit: Unit, namespace: str) -> int | None:
+    """How many pods the pool has been told to have; None: there is none yet."""
+    live = cluster.get("apps/v1", "Deployment", unit.name, namespace)
+    return None if live is None else replicas_of(live)
+
+
+def _stocks(
+    cluster: Cluster, found: Sequence[Unit], wanted: list[Object]
+) -> dict[str, stock.Stock]:
+    """What each pool's pods would find."""
+    templates = {
+        each["metadata"]["name"]: each["spec"]["template"]["spec"]
+        for each in wanted
+        if each["kind"] == "Deployment"
+    }
+    specs = {unit.pool: templates[unit.name] for unit in found}
+    if any(spec.get("resourceClaims") for spec in specs.values()):
+        why = "GPUs are claimed (DRA), and claims are not counted"
+        return {pool: stock.Stock(0, (), (), why) for pool in specs}
+    try:
+        nodes = cluster.list("v1", "Node")
+        pods = cluster.list("v1", "Pod", EVERYWHERE)
+    except Denied as error:
+        return {
+            pool: stock.Stock(stock.gpus_of(spec), (), (), error.message)
+            for pool, spec in specs.items()
+        }
+    return {pool: stock.stock_of(spec, nodes, pods) for pool, spec in specs.items()}
+
+
+def _extra(unit: Unit, live: int | None) -> int:
+    """Pods that come in addition to those there are."""
+    return max(0, unit.least - (live or 0))
+
+
+def _stock_verdicts(
+    found: Sequence[Unit], stocks: Mapping[str, stock.Stock], lives: Mapping[str, int | None]
+) -> Iterator[Verdict]:
+    for unit in found:
+        seen, extra = stocks[unit.pool], _extra(unit, lives[unit.pool])
+        if seen.unknown is not None or seen.per_pod == 0:
+            continue
+        gpus = f"{seen.per_pod} GPU{'s' if seen.per_pod > 1 else ''}"
+        if seen.capacity == 0:
+            products = ", ".join(seen.products) or "none at all"
+            yield _verdict(
+                "D-STOCK",
+                "critical",
+                f"{unit.name}: no node takes a pod of {gpus} of {unit.recipe.hardware.gpu}; "
+                f"GPUs of this cluster: {products}",
+                "its pods would wait for ever",
+                "another recipe or hardware.products; or accept it where nodes are made on demand",
+            )
+        elif extra > seen.fits:
+            yield _verdict(
+                "D-STOCK",
+                "warning",
+                f"{unit.name}: {extra} more pods of {gpus}, and room for {seen.fits} "
+                f"({seen.free} of {seen.allocatable} GPUs are free)",
+                "the others wait until GPUs are free",
+                "fewer servers (scaling.min), or more nodes",
+            )
+
+
+def _tried(
+    cluster: Cluster, wanted: list[Object], asked: Asked, scaler_leaves: bool
+) -> list[apply.Step]:
+    """Every object tried on the server; all clashes are told together."""
+    steps: list[apply.Step] = []
+    clashes: list[Clash] = []
+    words: list[str] = []
+    for each in wanted:
+        try:
+            steps += apply.tried(cluster, [each], force=asked.force, scaler_leaves=scaler_leaves)
+        except Conflict as error:
+            clashes += error.clashes
+            words.append(f"{Ref.of(each)}: {'; '.join(map(str, error.clashes)) or error.message}")
+        except NotInstalled as error:
+            raise NotInstalled(
+                error.message, hint=_INSTALL.get(each["kind"], error.hint)
+            ) from error
+    if words:
+        raise Conflict(
+            f"nothing was applied: {', and '.join(words)}",
+            clashes=clashes,
+            hint="set it in the recipe as it is there, or take it over with --force-conflicts",
+        )
+    return steps
+
+
+_KEDA = "install KEDA, or choose --autoscaler hpa or none"
+_MONITORING = "install the Prometheus operator, or deploy with --no-monitoring"
+_INSTALL = {
+    "ScaledObject": _KEDA,
+    "TriggerAuthentication": _KEDA,
+    "PodMonitor": _MONITORING,
+    "PrometheusRule": _MONITORING,
+    "InferencePool": "install the Gateway API Inference Extension, or leave --inference-pool out",
+    "HTTPRoute": "install the Gateway API, or leave --gateway out",
+}
+
+
+def _pools(
+    found: Sequence[Unit],
+    stocks: Mapping[str, stock.Stock],
+    lives: Mapping[str, int | None],
+    steps: Iterable[apply.Step],
+) -> tuple[list[Pool], list[apply.Step]]:
+    """How each pool's pods are replaced. What is not replaced keeps the way it has."""
+    by_name = {step.ref.name: step for step in steps if step.ref.kind == "Deployment"}
+    pools, changed = [], {}
+    spoken_for = sum(_extra(unit, lives[unit.pool]) for unit in found)
+    for unit in found:
+        step = by_name[unit.name]
+        replicas = replicas_of(step.becomes) or 0
+        chosen = stock.strategy(stocks[unit.pool], max(replicas, unit.least), spoken_for)
+        rolls = step.rolls
+        if step.live is not None and not rolls:
+            changed[unit.name] = apply.with_strategy(step, step.live["spec"]["strategy"])
+        else:
+            changed[unit.name] = apply.with_strategy(step, chosen.spec())
+            spoken_for += chosen.surge
+        pools.append(Pool(unit, stocks[unit.pool], chosen, max(replicas, unit.least), rolls))
+    return pools, [
+        changed.get(step.ref.name, step) if step.ref.kind == "Deployment" else step
+        for step in steps
+    ]

@@ -1,0 +1,97 @@
+"""Takes a deployment away: what would go, and the going."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from speccli.core.deploy.asked import Asked, options_again
+from speccli.core.deploy.prepare import read_record, verdicts_of
+from speccli.core.errors import UsageError
+from speccli.core.kube import apply, record
+from speccli.core.kube.record import Record, recipe_of, to_restore
+from speccli.core.kube.refs import Ref
+from speccli.core.manifests.pools import units
+
+if TYPE_CHECKING:
+    from speccli.core.kube.client import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """What a deletion takes away, in order, and what it leaves."""
+
+    name: str
+    namespace: str
+    goes: tuple[Ref, ...]
+    stays: tuple[Ref, ...]
+    """Claims: what they hold takes long to be made again."""
+
+
+def deletion(cluster: Cluster, namespace: str, name: str, *, purge: bool) -> Deletion:
+    """What would go. Nothing is changed.
+
+    Raises:
+        UsageError: there is no such deployment.
+    """
+    told = _record_or_none(cluster, namespace, name)
+    known = told.known if told else ()
+    found = apply.leftovers(cluster, namespace, name, (), known)
+    if not found:
+        raise UsageError(
+            f"no deployment {name} in namespace {namespace} of {cluster.context}",
+            hint="specctl list shows those there are",
+        )
+    own = Ref("v1", "ConfigMap", record.name_of(name), namespace).identity
+    # The record goes last: while it is there, a deletion that was cut short can be found.
+    goes = [ref for ref in found if ref.identity != own and (purge or ref.kind not in apply.KEPT)]
+    goes += [ref for ref in found if ref.identity == own]
+    stays = [] if purge else [ref for ref in found if ref.kind in apply.KEPT]
+    return Deletion(name, namespace, tuple(goes), tuple(stays))
+
+
+def _record_or_none(cluster: Cluster, namespace: str, name: str) -> Record | None:
+    """The record; a broken one keeps nobody from deleting what has the labels."""
+    try:
+        return read_record(cluster, namespace, name)
+    except record.RecordError:
+        return None
+
+
+def delete(
+    cluster: Cluster, asked: Deletion, *, wait_s: float | None, say: Callable[[str], None]
+) -> list[Ref]:
+    """Take it away; what was there.
+
+    `wait_s`: how long each object may take to be gone, pods with their drain included.
+    """
+    gone = []
+    for ref in asked.goes:
+        removed = apply.remove(cluster, [ref], wait_s=wait_s)
+        gone += removed
+        if removed:
+            say(f"removed {ref}")
+    return gone
+
+
+def restored(cluster: Cluster, namespace: str, name: str, number: int | None) -> Asked:
+    """What a rollback asks for: a former revision's recipe and options.
+
+    What was served before is not held against today's rules: only the cluster's own are.
+
+    Raises:
+        UsageError: there is no such deployment.
+        RecordError: it has no such revision.
+    """
+    told = read_record(cluster, namespace, name)
+    if told is None:
+        raise UsageError(
+            f"no deployment {name} in namespace {namespace} of {cluster.context}",
+            hint="specctl list shows those there are",
+        )
+    revision = to_restore(told, number)
+    recipe, options = recipe_of(revision), options_again(revision.options)
+    codes = {v.code for v in verdicts_of(units(recipe, options)) if v.severity == "critical"}
+    accept = tuple(dict.fromkeys((*revision.accepted, *sorted(codes))))
+    return Asked(recipe, options, accept, restores=revision.number)

@@ -1,0 +1,207 @@
+"""Watches a rollout until it is done, fails, or takes too long."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from speccli.core.errors import NotAuthorisedError, SpecctlError
+from speccli.core.kube.progress import (
+    PodView,
+    Progress,
+    is_ready,
+    newest_hashes,
+    pod_view,
+    workload_of,
+)
+from speccli.core.kube.refs import pods_of
+from speccli.core.manifests.names import CONTAINER
+
+if TYPE_CHECKING:
+    from speccli.core.kube.client import Cluster
+
+POLL_S = 2.0
+LOG_LINES = 400
+"""What is read of a log to know how far a start has come: progress bars are chatty."""
+_CRASHES = 2
+"""A start that fails twice in one watch fails again."""
+_STUCK_S = 120.0
+"""For how long an image or a container's settings may be wrong: somebody may be mending them."""
+_HOPELESS = frozenset({"InvalidImageName"})
+_STUCK = frozenset(
+    {
+        *("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull"),
+        *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
+    }
+)
+_STALE_EXPIRY_S = 30.0
+"""A progress deadline that had passed before the watch began says nothing of what it brings."""
+_AT_ONCE = 4
+"""Logs and events that are read side by side."""
+End = Literal["done", "failed", "late"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a watch ended."""
+
+    end: End
+    progress: Progress
+    why: str = ""
+    """What failed, or what it still waits for."""
+    pod: str | None = None
+    """The pod that tells most of it; None where no pod does."""
+
+
+class Patience:
+    """Says when a rollout has failed: pure but for what it remembers."""
+
+    def __init__(self, began: float) -> None:
+        """`began`: when the watch began, on the clock that `failure` is given."""
+        self._began = began
+        self._first_restarts: dict[str, int] = {}
+        self._stuck_since: dict[tuple[str, str], float] = {}
+        self._expired_before: set[str] | None = None
+
+    def failure(self, progress: Progress, now: float) -> tuple[str, str | None] | None:
+        """Why it has failed, and which pod tells of it; None while there is hope."""
+        stuck: dict[tuple[str, str], float] = {}
+        for pod in progress.pods:
+            if not pod.fresh:
+                continue
+            before = self._first_restarts.setdefault(pod.name, pod.restarts)
+            crashes = pod.restarts - before + (pod.phase == "crashed")
+            if crashes >= _CRASHES and pod.phase != "ready":
+                return f"{pod.name} ended {crashes} times: {pod.detail}", pod.name
+            if pod.trouble in _HOPELESS:
+                return f"{pod.name}: {pod.detail}", pod.name
+            if pod.trouble in _STUCK:
+                since = self._stuck_since.get((pod.name, pod.pool), now)
+                stuck[pod.name, pod.pool] = since
+                if now - since >= _STUCK_S:
+                    return f"{pod.name} for {now - since:.0f} s: {pod.detail}", pod.name
+        self._stuck_since = stuck
+        return self._expiry(progress, now)
+
+    def _expiry(self, progress: Progress, now: float) -> tuple[str, str | None] | None:
+        late = {each.name: each.expired for each in progress.workloads if each.expired}
+        if self._expired_before is None:
+            self._expired_before = set(late)
+        for each in progress.workloads:
+            if not each.seen or not each.expired:
+                self._expired_before.discard(each.name)
+                continue
+            if each.name in self._expired_before and now - self._began < _STALE_EXPIRY_S:
+                continue
+            worst = most_telling(progress.pods)
+            told = f"; {worst.name}: {worst.detail}" if worst else ""
+            return f"{each.expired}{told}", worst.name if worst else None
+        return None
+
+
+def most_telling(pods: Iterable[PodView]) -> PodView | None:
+    """The pod that says most about why a rollout does not get on; None where all is well."""
+    order = {"crashed": 0, "image": 1, "scheduling": 2, "compile": 3, "weights": 4}
+    waiting = [pod for pod in pods if pod.fresh and pod.phase in order]
+    return min(waiting, key=lambda pod: (not pod.trouble, order[pod.phase]), default=None)
+
+
+def look(cluster: Cluster, namespace: str, name: str, deployments: Sequence[str]) -> Progress:
+    """How far the rollout of these Deployments has come."""
+    live = [
+        found
+        for each in deployments
+        if (found := cluster.get("apps/v1", "Deployment", each, namespace)) is not None
+    ]
+    sets = cluster.list("apps/v1", "ReplicaSet", namespace, labels=pods_of(name))
+    pods = cluster.list("v1", "Pod", namespace, labels=pods_of(name))
+    hashes = newest_hashes(live, sets)
+    with ThreadPoolExecutor(_AT_ONCE) as side_by_side:
+        seen = list(side_by_side.map(lambda pod: _pod(cluster, namespace, pod, hashes), pods))
+    seen.sort(key=lambda pod: (not pod.fresh, pod.phase == "leaving", pod.name))
+    return Progress(tuple(workload_of(each) for each in live), tuple(seen))
+
+
+def _pod(
+    cluster: Cluster, namespace: str, pod: Mapping[str, Any], hashes: frozenset[str]
+) -> PodView:
+    """One pod, with its events and its log where they tell more."""
+    plain = pod_view(pod, hashes)
+    if plain.phase == "image" and plain.node:
+        return pod_view(pod, hashes, events=_events(cluster, namespace, plain.name))
+    if plain.phase in {"weights", "compile"}:
+        return pod_view(pod, hashes, log=_log(cluster, namespace, plain.name))
+    return plain
+
+
+def _log(cluster: Cluster, namespace: str, pod: str) -> str | None:
+    try:
+        return cluster.logs(namespace, pod, container=CONTAINER, tail=LOG_LINES)
+    except SpecctlError:
+        return None  # a log that cannot be read changes nothing of what is waited for
+
+
+def _events(cluster: Cluster, namespace: str, pod: str) -> Sequence[Mapping[str, Any]]:
+    try:
+        return cluster.events(namespace, pod)
+    except NotAuthorisedError:
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What is watched, and for how long."""
+
+    namespace: str
+    name: str
+    deployments: tuple[str, ...]
+    timeout_s: float
+
+
+def watch(
+    cluster: Cluster,
+    watched: Watched,
+    show: Callable[[Progress], None],
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Ended:
+    """Until every pool is as it should be, one has failed, or the time is over.
+
+    An API server that does not answer for a while is waited for: the rollout goes on without us.
+
+    Raises:
+        SpecctlError: the cluster refuses, or does not answer until the time is over.
+    """
+    began = clock()
+    patience = Patience(began)
+    progress: Progress | None = None
+    while True:
+        late = clock() - began >= watched.timeout_s
+        try:
+            progress = look(cluster, watched.namespace, watched.name, watched.deployments)
+        except NotAuthorisedError:
+            raise
+        except SpecctlError:
+            if late:
+                raise
+            sleep(POLL_S)
+            continue
+        show(progress)
+        if progress.done and len(progress.workloads) == len(watched.deployments):
+            return Ended("done", progress)
+        if failed := patience.failure(progress, clock()):
+            return Ended("failed", progress, *failed)
+        if late:
+            worst = most_telling(progress.pods)
+            why = f"{worst.name}: {worst.detail}" if worst else "the controller is not done"
+            return Ended("late", progress, why, worst.name if worst else None)
+        sleep(min(POLL_S, max(0.0, watched.timeout_s - (clock() - began))))
+
+
+def ready_pods(pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those that serve."""
+    return [pod for pod in pods if is_ready(pod)]
