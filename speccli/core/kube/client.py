@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import os
 import re
-import threading
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote, urlencode
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
 
-from speccli.core.kube.credentials import Credentials, Login
+from speccli.core.kube.connection import EVERYWHERE, Connection, loaded
+from speccli.core.kube.credentials import Login
 from speccli.core.kube.errors import (
     Asked,
-    ClusterError,
-    Expired,
     Gone,
     NotInstalled,
     NotThere,
@@ -26,14 +23,8 @@ from speccli.core.kube.errors import (
     status_of,
 )
 
-if TYPE_CHECKING:
-    from speccli.core.kube.transport import Api
-
-T = TypeVar("T")
 MANAGER = "specctl"
 """Field manager of everything that is applied."""
-EVERYWHERE = "*"
-"""In place of a namespace: all of them."""
 DEADLINE_S = 10.0
 _PAGE = 500
 """Objects in one answer of a list."""
@@ -43,26 +34,12 @@ Selector = str | Mapping[str, str] | None
 Objects = list[dict[str, Any]]
 
 
-class Cluster:
+class Cluster(Connection):
     """A Kubernetes API server, as one user sees it. Safe to use from several threads.
 
     Every method raises a `ClusterError` (exit 3) where the server refuses, cannot be reached or
     takes longer than the deadline. Where a namespace is None it is the context's.
     """
-
-    def __init__(
-        self, login: Login, *, deadline_s: float = DEADLINE_S, connect: bool = True
-    ) -> None:
-        """See `connect`."""
-        self.deadline_s = deadline_s
-        self._login = login
-        self._lock = threading.Lock()
-        self._credentials = login(deadline_s)
-        self._api = _transport(self._credentials)
-        self._dynamic: Any = None
-        self._version: dict[str, Any] = {}
-        if connect:
-            self._version = self._json("GET", "/version", Asked("read", "the version"))
 
     @classmethod
     def connect(
@@ -88,22 +65,9 @@ class Cluster:
             ClusterError: no credentials, or no answer.
         """
         env = os.environ if environment is None else environment
-        return cls(Login(kubeconfig, context, namespace, env), deadline_s=deadline)
-
-    @property
-    def context(self) -> str:
-        """Name of the context; `in-cluster` without a kubeconfig."""
-        return self._credentials.context
-
-    @property
-    def server(self) -> str:
-        """Its URL."""
-        return self._credentials.server
-
-    @property
-    def namespace(self) -> str:
-        """The namespace that is meant where none is given."""
-        return self._credentials.namespace
+        cluster = cls(Login(kubeconfig, context, namespace, env), deadline)
+        cluster._version = cluster.ask("GET", "/version", Asked("read", "the version"))
+        return cluster
 
     # ---- objects ----
 
@@ -115,9 +79,9 @@ class Cluster:
         Raises:
             NotInstalled: the server knows no such kind.
         """
-        path, place = self._path(api_version, kind, name, namespace)
+        path, place = self.path(api_version, kind, name, namespace)
         try:
-            return self._json("GET", path, Asked("read", f"{kind} {name}", place), kind=kind)
+            return self.ask("GET", path, Asked("read", f"{kind} {name}", place), kind=kind)
         except NotThere:
             return None
 
@@ -152,7 +116,7 @@ class Cluster:
         fields: Selector = None,
     ) -> tuple[Objects, str]:
         """The same, with the resource version to watch from."""
-        path, place = self._path(api_version, kind, None, namespace)
+        path, place = self.path(api_version, kind, None, namespace)
         query = {"labelSelector": _selector(labels), "fieldSelector": _selector(fields)}
         asked = Asked("list", f"{kind}s", place)
         try:
@@ -172,7 +136,7 @@ class Cluster:
         found: Objects = []
         onward = ""
         while True:
-            answer = self._json(
+            answer = self.ask(
                 "GET", path, asked, query={**query, "limit": page, "continue": onward}, kind=kind
             )
             for each in answer.get("items") or []:
@@ -204,7 +168,7 @@ class Cluster:
         """
         api_version, kind = str(obj["apiVersion"]), str(obj["kind"])
         metadata = obj["metadata"]
-        path, place = self._path(api_version, kind, metadata["name"], metadata.get("namespace"))
+        path, place = self.path(api_version, kind, metadata["name"], metadata.get("namespace"))
         query = {
             "fieldManager": manager,
             "fieldValidation": "Strict",
@@ -212,16 +176,16 @@ class Cluster:
             "dryRun": "All" if dry_run else "",
         }
         asked = Asked("apply", f"{kind} {metadata['name']}", place)
-        return self._json(
+        return self.ask(
             "PATCH", path, asked, query=query, body=dict(obj), content=_APPLY, kind=kind
         )
 
     def delete(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> bool:
         """Delete it, what it owns first; False where it was not there."""
-        path, place = self._path(api_version, kind, name, namespace)
+        path, place = self.path(api_version, kind, name, namespace)
         asked = Asked("delete", f"{kind} {name}", place)
         try:
-            self._json("DELETE", path, asked, query={"propagationPolicy": "Foreground"}, kind=kind)
+            self.ask("DELETE", path, asked, query={"propagationPolicy": "Foreground"}, kind=kind)
         except NotThere:
             return False
         return True
@@ -247,7 +211,7 @@ class Cluster:
         """
         url = proxy_path(namespace, pod, port, path)
         asked = Asked("ask", f"pod {pod} at port {port}", namespace)
-        answer = self._send(method, url, asked, body=body, headers=headers, shed=False)
+        answer = self.send(method, url, asked, body=body, headers=headers, shed=False)
         if answer.status >= 400 and status_of(answer.data) is not None:
             raise refusal(answer.status, answer.data, asked, headers=answer.headers)
         return int(answer.status), bytes(answer.data)
@@ -271,7 +235,7 @@ class Cluster:
             "previous": "true" if previous else "",
         }
         asked = Asked("read", f"the log of pod {pod}", namespace)
-        answer = self._send("GET", f"{_pod(namespace, pod)}/log", asked, query=query)
+        answer = self.send("GET", f"{_pod(namespace, pod)}/log", asked, query=query)
         if answer.status != 200:
             raise refusal(answer.status, answer.data, asked, headers=answer.headers)
         return bytes(answer.data).decode("utf-8", "replace")
@@ -290,11 +254,6 @@ class Cluster:
             for part in ("major", "minor")
         ]
         return numbers[0], numbers[1]
-
-    @property
-    def version_text(self) -> str:
-        """Its version as it calls it itself, `v1.37.2`."""
-        return str(self._version.get("gitVersion") or "unknown")
 
     def can(self, verb: str, resource: str, namespace: str | None = None) -> bool | None:
         """Whether these credentials may; None where the server does not tell.
@@ -321,188 +280,24 @@ class Cluster:
         }
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
         asked = Asked("ask", f"whether one may {verb} {resource}")
-        answer = self._send("POST", path, asked, body=review)
+        answer = self.send("POST", path, asked, body=review)
         if answer.status == 401:
             raise refusal(answer.status, answer.data, asked)
         if answer.status not in {200, 201}:
             return None
-        told = _loaded(answer.data, asked).get("status") or {}
+        told = loaded(answer.data, asked).get("status") or {}
         return bool(told["allowed"]) if "allowed" in told else None
 
     def knows(self, api_version: str, kind: str) -> bool:
         """Whether the server has such a kind."""
         try:
-            self._resource(api_version, kind)
+            self.resource(api_version, kind)
         except NotInstalled:
             return False
         return True
 
-    def credentials(self) -> Credentials:
-        """What other connections to the same server are made with, renewed if need be."""
-        self._renew_if_stale()
-        return self._credentials
-
-    def renew(self, used: Credentials) -> Credentials:
-        """Newer ones than those that were `used`: read anew, by the plugin where there is one.
-
-        Raises:
-            CredentialsError: they could not be had.
-        """
-        with self._lock:
-            if self._credentials is used:  # else another thread was faster
-                self._credentials = self._login(self.deadline_s)
-                self._api = _transport(self._credentials)
-                self._dynamic = None
-            return self._credentials
-
-    # ---- how it is asked ----
-
-    def _renew_if_stale(self) -> None:
-        used = self._credentials
-        if used.stale(datetime.now(UTC)):
-            self.renew(used)
-
-    def _authorised(self, call: Callable[[Api], T], refused: Callable[[T], bool]) -> T:
-        """`call`, and once more with newer credentials where they are not accepted."""
-        self._renew_if_stale()
-        used = self._credentials
-        answer = self._limited(call)
-        if not refused(answer):
-            return answer
-        self.renew(used)
-        return self._limited(call)
-
-    def _limited(self, call: Callable[[Api], T]) -> T:
-        from speccli.core.kube.transport import Limit
-
-        api = self._api
-        api.limits.limit = Limit(self.deadline_s)
-        return call(api)
-
-    def _send(
-        self,
-        method: str,
-        path: str,
-        asked: Asked,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: Any = None,
-        headers: Mapping[str, str] | None = None,
-        content: str = "application/json",
-        shed: bool = True,
-    ) -> Any:
-        """A whole answer, whatever its status."""
-        words = {name: value for name, value in (query or {}).items() if value}
-        target = f"{path}{'&' if '?' in path else '?'}{urlencode(words)}" if words else path
-
-        def call(api: Api) -> Any:
-            given = {"Accept": "application/json, */*", "Content-Type": content, **(headers or {})}
-            method_, url, made, sent, _ = api.param_serialize(
-                method,
-                target,
-                header_params=given,
-                body=None if isinstance(body, bytes) else body,
-                auth_settings=["BearerToken"],
-            )
-            raw = body if isinstance(body, bytes) else _dumped(sent)
-            return api.send(method_, url, headers=made, body=raw, shed=shed)
-
-        return self._authorised(call, lambda answer: bool(answer.status == 401))
-
-    def _json(
-        self,
-        method: str,
-        path: str,
-        asked: Asked,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: Any = None,
-        content: str = "application/json",
-        kind: str | None = None,
-    ) -> dict[str, Any]:
-        answer = self._send(method, path, asked, query=query, body=body, content=content)
-        if 200 <= answer.status < 300:
-            return _loaded(answer.data, asked)
-        told = status_of(answer.data)
-        if answer.status == 404 and kind and not ((told or {}).get("details") or {}).get("name"):
-            self._forget_kinds()  # its definition was deleted since it was learned
-            raise _not_installed(path, kind)
-        raise refusal(answer.status, answer.data, asked, headers=answer.headers)
-
-    def _path(
-        self, api_version: str, kind: str, name: str | None, namespace: str | None
-    ) -> tuple[str, str | None]:
-        """Where an object or a list lies, and the namespace in it."""
-        resource = self._resource(api_version, kind)
-        if not resource.namespaced:
-            return str(resource.path(name=_quoted(name))), None
-        place = namespace or self.namespace
-        if place == EVERYWHERE:
-            return str(resource.path()), None
-        return str(resource.path(name=_quoted(name), namespace=_quoted(place))), place
-
-    def _resource(self, api_version: str, kind: str) -> Any:
-        from kubernetes.dynamic.exceptions import DynamicApiError, ResourceNotFoundError
-
-        asked = Asked("find", f"the kind {kind} ({api_version})")
-
-        def look(api: Api) -> Any:
-            if self._dynamic is None:
-                from speccli.core.kube.kinds import dynamic_client
-
-                self._dynamic = dynamic_client(
-                    api, self._credentials, self.version_text, self._login.environment
-                )
-            try:
-                # Without the prefix every group that has a version of that name would be fetched.
-                prefix = "apis" if "/" in api_version else "api"
-                kinds = self._dynamic.resources
-                return kinds.get(prefix=prefix, api_version=api_version, kind=kind)
-            except ResourceNotFoundError:
-                raise _not_installed(api_version, kind) from None
-            except DynamicApiError as error:
-                return refusal(error.status, _bytes(error.body), asked, headers=error.headers)
-
-        found = self._authorised(look, lambda answer: isinstance(answer, Expired))
-        if isinstance(found, ClusterError):
-            raise found
-        return found
-
-    def _forget_kinds(self) -> None:
-        if self._dynamic is not None:
-            self._limited(lambda api: self._dynamic.resources.invalidate_cache())
-
 
 _APPLY = "application/apply-patch+yaml"
-
-OPERATORS = {
-    "keda.sh": "KEDA",
-    "monitoring.coreos.com": "the Prometheus operator",
-    "inference.networking.k8s.io": "the Gateway API inference extension",
-    "gateway.networking.k8s.io": "the Gateway API",
-    "resource.k8s.io": "dynamic resource allocation",
-    "leaderworkerset.x-k8s.io": "LeaderWorkerSet",
-}
-"""Who brings the kinds of an API group."""
-
-
-def _not_installed(api_version: str, kind: str) -> NotInstalled:
-    group = next((name for name in OPERATORS if name in api_version), None)
-    where = api_version if "/" not in api_version.strip("/") or group is None else group
-    if group is None:
-        return NotInstalled(
-            f"the API server knows no {kind} ({where})", hint="is what brings it installed?"
-        )
-    return NotInstalled(
-        f"{OPERATORS[group]} is not installed: the API server knows no {kind} ({group})",
-        hint="install it, or leave out what needs it",
-    )
-
-
-def _transport(credentials: Credentials) -> Api:
-    from speccli.core.kube.transport import Api
-
-    return Api(credentials)
 
 
 def proxy_path(namespace: str, pod: str, port: int | str, path: str) -> str:
@@ -512,10 +307,6 @@ def proxy_path(namespace: str, pod: str, port: int | str, path: str) -> str:
 
 def _pod(namespace: str, pod: str) -> str:
     return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe=':')}"
-
-
-def _quoted(name: str | None) -> str | None:
-    return None if name is None else quote(name, safe="")
 
 
 def _selector(given: Selector) -> str:
@@ -536,29 +327,3 @@ def event_time(event: Mapping[str, Any]) -> str:
         metadata.get("creationTimestamp"),
     )
     return str(next((each for each in told if each), ""))
-
-
-def _dumped(body: Any) -> bytes | None:
-    import json
-
-    return None if body is None else json.dumps(body).encode()
-
-
-def _bytes(body: Any) -> bytes:
-    return body if isinstance(body, bytes) else str(body or "").encode()
-
-
-def _loaded(body: bytes, asked: Asked) -> dict[str, Any]:
-    import json
-
-    try:
-        told = json.loads(body)
-    except (ValueError, RecursionError):
-        told = None
-    if not isinstance(told, dict):
-        shown = " ".join(body[:80].decode("utf-8", "replace").split())
-        raise ClusterError(
-            f"cannot {asked}: what answered is no Kubernetes API server ({shown})",
-            hint="check the server in the kubeconfig; a proxy or a login page may stand before it",
-        )
-    return told
