@@ -75,6 +75,8 @@ KINDS = {
     ),
     "RoleBinding": Kind("apis/rbac.authorization.k8s.io/v1", "rolebindings"),
     "Lease": Kind("apis/coordination.k8s.io/v1", "leases"),
+    "PodMonitor": Kind("apis/monitoring.coreos.com/v1", "podmonitors"),
+    "PrometheusRule": Kind("apis/monitoring.coreos.com/v1", "prometheusrules"),
     "ScaledObject": Kind("apis/keda.sh/v1alpha1", "scaledobjects"),
 }
 

@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[3]
 
 
 @functools.cache
-def folder(module: str) -> Path:
-    """The folder with the programs of `controlplane` or `keda`; skips the test without them."""
+def built(module: str) -> Path | None:
+    """The folder with the programs of `controlplane` or `keda`; None where they are not built."""
     where = subprocess.run(
         [ROOT / "scripts" / "build-kubernetes", "--where", module],
         check=True,
@@ -24,7 +24,13 @@ def folder(module: str) -> Path:
         timeout=30,
     )
     found = Path(where.stdout.strip())
-    if not (found / ".complete").exists():
+    return found if (found / ".complete").exists() else None
+
+
+def folder(module: str) -> Path:
+    """The folder with the programs of `controlplane` or `keda`; skips the test without them."""
+    found = built(module)
+    if found is None:
         why = "" if shutil.which("go") else " and Go is missing, which builds it"
         absent(f"the real {module} is not built{why}: run scripts/build-kubernetes {module}")
     return found

@@ -28,9 +28,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.support.kube import behaviour, nodes
+from tests.support.kube import behaviour, definitions, keda, nodes
 from tests.support.kube.api import Api, RefusedError, until
 from tests.support.kube.behaviour import Behaviour
+from tests.support.kube.binaries import built
 from tests.support.kube.nodes import NODES, Node
 from tests.support.kube.plane import Plane
 
@@ -42,10 +43,17 @@ _PROVISIONER = "specctl.dev/none"
 
 
 class World:
-    """A plane with nodes and a kubelet: `with World(plane) as world`."""
+    """A plane with nodes, a kubelet and the kinds of KEDA: `with World(plane) as world`."""
 
     def __init__(self, plane: Plane) -> None:
         self.plane = plane
+        self._keda = False
+
+    def need_keda(self) -> None:
+        """Start KEDA, unless it runs."""
+        if not self._keda:
+            keda.start(self.plane)
+            self._keda = True
 
     def __enter__(self) -> World:
         plane = self.plane
@@ -60,6 +68,8 @@ class World:
                 "provisioner": _PROVISIONER,
             }
         )
+        for definition in (*definitions.monitoring(), *definitions.keda(built("keda"))):
+            plane.api.create(definition)
         self.kubelet = plane.space.start(
             "kubelet",
             sys.executable,
@@ -118,6 +128,8 @@ class Cluster:
             self._delete_quietly("Pod", pod["metadata"]["name"])
         self._delete_quietly("Namespace", self.namespace)
         until(lambda: not self.api.find("Namespace", self.namespace), "the namespace to go")
+        for one in self.api.objects("PriorityClass", {"app.kubernetes.io/managed-by": "specctl"}):
+            self._delete_quietly("PriorityClass", one["metadata"]["name"])
         for node in self._nodes:
             nodes.remove(self.api, node)
 

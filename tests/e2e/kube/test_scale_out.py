@@ -1,0 +1,76 @@
+"""Three times the load on a rendered deployment, end to end; every period a twelfth of what it is.
+
+benchmarks/scale_out.py runs the same at the rendered periods; docs/scaling.md has its chart.
+"""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+
+from tests.support.kube.cluster import Cluster, World
+from tests.support.kube.scale_out import Pace, Run, scale_out
+
+pytestmark = pytest.mark.real_kubernetes
+PACE = Pace(12)
+UP, AGAIN = "three times the load", "the load again"
+
+
+@pytest.fixture(scope="module")
+def run(world: World) -> Run:
+    """One run for all claims."""
+    world.need_keda()
+    with Cluster(world) as cluster:
+        return scale_out(cluster, PACE)
+
+
+def _waits(run: Run, start: str, end: str | None = None) -> list[float]:
+    return [s.queue_wait_ms for s in run.between(start, end) if s.queue_wait_ms is not None]
+
+
+def _first_tokens(run: Run, start: float, end: float) -> list[float]:
+    """Seconds to the first token of what clients sent meanwhile."""
+    found = [a["first_s"] for a in run.answers if start <= a["sent"] < end]
+    return [seconds for seconds in found if seconds is not None]
+
+
+def test_the_load_is_served_by_the_least_number(run: Run) -> None:
+    before = run.between("load", UP)
+    assert {s.replicas for s in before} == {run.least}
+    assert statistics.median(_waits(run, "load", UP)) < run.target_ms
+
+
+def test_three_times_the_load_raises_replicas(run: Run) -> None:
+    up = run.between(UP, AGAIN)
+    assert max(_waits(run, UP, AGAIN)) > run.target_ms
+    assert max(s.ready for s in up) > run.least
+    assert max(s.replicas for s in up) <= run.most
+
+
+def test_the_queue_wait_falls_back_under_its_target_while_the_load_lasts(run: Run) -> None:
+    over = [s.at_s for s in run.between(UP, AGAIN) if (s.queue_wait_ms or 0) > run.target_ms]
+    settled = [s for s in run.between(UP, AGAIN) if s.at_s > max(over)]
+    assert len(settled) >= 5, f"over the target until {max(over)} s of {run.phases}"
+    # What clients saw says the same: a first token as soon as before the load rose.
+    before = _first_tokens(run, run.phases["load"] + 5, run.phases[UP])
+    meanwhile = _first_tokens(run, run.phases[UP], max(over))
+    after = _first_tokens(run, max(over), run.phases[AGAIN])
+    assert statistics.median(after) < statistics.median(before) * 2
+    assert statistics.quantiles(meanwhile, n=10)[-1] > statistics.quantiles(after, n=10)[-1]
+
+
+def test_no_loading_pod_is_killed_and_no_request_is_lost(run: Run) -> None:
+    assert run.killed_loading == []
+    assert any(s.loading for s in run.between(UP, AGAIN))
+    failed = [answer for answer in run.answers if answer["status"] != 200]
+    assert failed == []
+    assert len(run.answers) > 200
+
+
+def test_it_comes_down_again_after_the_window(run: Run) -> None:
+    down = run.between(AGAIN)
+    assert down[-1].replicas == down[-1].ready == run.least
+    highest = max(s.replicas for s in down)
+    first = next(s.at_s for s in down if s.replicas < highest)
+    assert first - run.phases[AGAIN] >= run.down_window_s * 0.8
