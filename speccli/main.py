@@ -23,8 +23,10 @@ authorised, deadline) · 64 usage · 70 a bug in specctl · 130 interrupted."""
 COMMANDS = {
     "recipes": "List and show the built-in recipes: targets x methods x GPUs.",
     "plan": "Say what a recipe would do, before a GPU is asked for.",
+    "render": "Write the manifests of a recipe.",
     "draft": "Say whether a draft fits its target.",
     "kernels": "Check the kernels that verify drafts, on this GPU and in this image.",
+    "bench": "Measure what speculation earns, and judge it.",
     "top": "Watch a pool live, on one screen.",
     "status": "Say what a pool is doing, once, and what is wrong.",
     "record": "Keep an incident in a file.",

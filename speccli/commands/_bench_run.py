@@ -1,0 +1,243 @@
+"""`specctl bench run`: arms × loads × datasets × repeats."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from speccli import diagnostics, output
+from speccli.options import FormatOption, SetOption, SourceOptions, source_without
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+class Api(StrEnum):
+    """`--api`."""
+
+    CHAT = "chat"
+    COMPLETIONS = "completions"
+
+
+class Window(StrEnum):
+    """`--window`."""
+
+    STEADY = "steady"
+    WHOLE = "whole"
+
+
+class Runner(StrEnum):
+    """`--runner`."""
+
+    SPECCTL = "specctl"
+    VLLM_BENCH = "vllm-bench"
+    AIPERF = "aiperf"
+
+
+Arm = Annotated[
+    list[str] | None,
+    typer.Option("--arm", metavar="NAME=URL", help="A server that runs; repeat for each."),
+]
+To = Annotated[
+    str | None,
+    typer.Option("--to", metavar="local", help="Start the servers here, one after the other."),
+]
+TargetModel = Annotated[
+    str | None, typer.Option("--target", metavar="MODEL", help="With --to local: the target.")
+]
+Draft = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--draft",
+        metavar="METHOD[=PATH]",
+        help="With --to local: eagle3=PATH, p-eagle=PATH, ngram, …; repeat. The baseline is added.",
+    ),
+]
+K = Annotated[
+    str | None,
+    typer.Option(
+        "--k",
+        metavar="N[,N…]",
+        help="Tokens drafted a step; several make an arm each.",
+        show_default="3",
+    ),
+]
+Recipe = Annotated[
+    str | None,
+    typer.Option("--recipe", metavar="RECIPE", help="With --to local: with its draft and without."),
+]
+Batch = Annotated[
+    str | None,
+    typer.Option(
+        "--batch",
+        metavar="N[,N…]",
+        help="Closed loop: requests kept in flight.",
+        show_default="1,8,32",
+    ),
+]
+Rate = Annotated[
+    str | None,
+    typer.Option("--rate", metavar="R[,R…]", help="Open loop: Poisson arrivals a second."),
+]
+DatasetNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dataset",
+        metavar="NAME[,NAME…]",
+        help="sharegpt, mtbench, humaneval, builtin, or a .jsonl file; repeat.",
+        show_default="builtin",
+    ),
+]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", metavar="DIR", help="Where the datasets' files lie, if not installed here."
+    ),
+]
+Requests = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Measured requests of each row.", show_default="100, or all there are"
+    ),
+]
+Seconds = Annotated[
+    str | None, typer.Option("--seconds", metavar="TIME", help="Or: how long each row lasts.")
+]
+MaxTokens = Annotated[
+    int | None, typer.Option(min=1, help="Longest answer, tokens.", show_default="256")
+]
+OutputTokens = Annotated[
+    int | None,
+    typer.Option(min=1, help="Every answer exactly this long (ignore_eos: lowers acceptance)."),
+]
+Warmup = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="Requests of each row that are not measured.",
+        show_default="the batch; 3 s of arrivals",
+    ),
+]
+WindowOption = Annotated[
+    Window,
+    typer.Option(
+        help="steady: a load that stands, without ramp and tail. whole: as vllm bench serve counts."
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", metavar="FILE", help="Where the result goes.", show_default="outputs/bench-….json"
+    ),
+]
+Baseline = Annotated[
+    str | None,
+    typer.Option(
+        "--baseline",
+        metavar="NAME",
+        help="The arm that others are compared with.",
+        show_default="baseline, none, or the first",
+    ),
+]
+StandIn = Annotated[
+    str | None,
+    typer.Option(
+        "--stand-in", metavar="WORDS", help="The model stands in for another: what it is."
+    ),
+]
+Extra = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[-- ARGS…]", help="With --to local: more arguments of vllm serve."),
+]
+
+
+@source_without(
+    *("endpoint", "prometheus", "selector", "replay", "window", "interval", "deadline"),
+    *("method", "floor", "hold", "baseline_cost"),
+)
+def run(
+    source: SourceOptions,
+    extra: Extra = None,
+    arm: Arm = None,
+    to: To = None,
+    target: TargetModel = None,
+    draft: Draft = None,
+    k: K = None,
+    recipe: Recipe = None,
+    changes: SetOption = None,
+    baseline: Baseline = None,
+    batch: Batch = None,
+    rate: Rate = None,
+    dataset: DatasetNames = None,
+    data: Data = None,
+    requests: Requests = None,
+    seconds: Seconds = None,
+    max_tokens: MaxTokens = None,
+    output_tokens: OutputTokens = None,
+    temperature: Annotated[float, typer.Option(min=0.0, max=5.0, help="Sampling.")] = 0.0,
+    top_p: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Sampling.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the order of prompts and of arrivals.")] = 0,
+    repeats: Annotated[int, typer.Option(min=1, max=1000, help="Times each row is run.")] = 1,
+    warmup: Warmup = None,
+    api: Annotated[Api, typer.Option(help="Which endpoint is asked.")] = Api.CHAT,
+    window: WindowOption = Window.STEADY,
+    runner: Annotated[Runner, typer.Option(help="What puts the load on.")] = Runner.SPECCTL,
+    out: Out = None,
+    name: Annotated[str | None, typer.Option(help="What to call it.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Measure what the file at --out lacks.")
+    ] = False,
+    keep_texts: Annotated[
+        bool, typer.Option("--keep-texts", help="Keep the answers, to compare them.")
+    ] = False,
+    stand_in: StandIn = None,
+    dcgm: Annotated[
+        str | None, typer.Option(metavar="URL", help="A DCGM exporter, for GPUs elsewhere.")
+    ] = None,
+    request_deadline: Annotated[
+        str, typer.Option(metavar="TIME", help="Wall clock for one whole answer.")
+    ] = "10m",
+    start_deadline: Annotated[
+        str, typer.Option(metavar="TIME", help="With --to local: for a server's start.")
+    ] = "15m",
+    logs: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Logs of the servers it starts.", show_default="TMPDIR"),
+    ] = None,
+    output_format: FormatOption = output.Format.TABLE,
+) -> None:
+    """Measure arms under load, paired by prompt.
+
+    Each arm is a server (--arm), or is started here in turn (--to local). Streams, counts tokens
+    by usage, discards warm-up, and keeps the file after every row: --resume goes on with it.
+    """
+    given = {name: value for name, value in locals().items() if name not in _NOT_ASKED}
+    from speccli.core.bench import asked as asking
+    from speccli.core.bench.external import run_with
+    from speccli.core.bench.progress import Progress
+    from speccli.core.bench.results import to_json
+
+    settings = source.settings()
+    command = shlex.join(["specctl", *sys.argv[1:]])
+    plan = asking.plan(asking.Asked(**given, settings=settings, command=command))
+    for note in plan.notes:
+        diagnostics.warn(note)
+    result = run_with(runner.value, plan, Progress(diagnostics.say, diagnostics.progress))
+
+    def table() -> RenderableType:
+        from speccli.tables.bench_run import run_table
+
+        return run_table(result)
+
+    output.emit(lambda: to_json(result), table, output_format)
+    diagnostics.say(f"kept in {plan.spec.out}")
+    raise typer.Exit(int(asking.exit_code(result)))
+
+
+_NOT_ASKED = frozenset({"source", "runner", "output_format"})
+"""Parameters that say how it is done and told, not what is measured."""

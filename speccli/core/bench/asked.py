@@ -1,0 +1,257 @@
+"""From what was typed to a bench, or one line that says what is wrong with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from speccli.core.bench import arms as arms_
+from speccli.core.bench import datasets as datasets_
+from speccli.core.bench import results
+from speccli.core.bench.arms import ArmSpec
+from speccli.core.bench.measure import Sampling
+from speccli.core.bench.results import Load, Result
+from speccli.core.bench.run import Spec
+from speccli.core.config import Settings
+from speccli.core.errors import ExitCode, UsageError
+from speccli.core.open import access_of
+from speccli.core.recipes.load import load as load_recipe
+from speccli.core.units import seconds
+
+T = TypeVar("T", int, float)
+
+BATCHES = "1,8,32"
+REQUESTS = 100
+MAX_TOKENS = 256
+IGNORES_EOS = (
+    "answers forced past their end (--output-tokens) are text that no draft was trained on: "
+    "acceptance comes out lower than in service (0.55 instead of 0.66 at the first position on a "
+    "135M pair)"
+)
+ONE_ARM = "a single arm: there will be numbers and no speed-up"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was typed. None: not given."""
+
+    arm: Sequence[str] | None = None
+    to: str | None = None
+    target: str | None = None
+    draft: Sequence[str] | None = None
+    k: str | None = None
+    recipe: str | None = None
+    changes: Sequence[str] | None = None
+    extra: Sequence[str] | None = None
+    baseline: str | None = None
+    batch: str | None = None
+    rate: str | None = None
+    dataset: Sequence[str] | None = None
+    data: Path | None = None
+    requests: int | None = None
+    seconds: str | None = None
+    max_tokens: int | None = None
+    output_tokens: int | None = None
+    temperature: float = 0.0
+    top_p: float | None = None
+    seed: int = 0
+    repeats: int = 1
+    warmup: int | None = None
+    api: Literal["chat", "completions"] = "chat"
+    window: Literal["steady", "whole"] = "steady"
+    out: Path | None = None
+    name: str | None = None
+    resume: bool = False
+    keep_texts: bool = False
+    stand_in: str | None = None
+    dcgm: str | None = None
+    request_deadline: str = "10m"
+    start_deadline: str = "15m"
+    logs: Path | None = None
+    settings: Settings = Settings()
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A bench that can begin."""
+
+    spec: Spec
+    before: Result | None
+    """What is there already, with `--resume`."""
+    notes: tuple[str, ...]
+    """What the reader should know before it begins."""
+
+
+def plan(asked: Asked) -> Plan:
+    """The bench that was asked for.
+
+    Raises:
+        UsageError: it cannot be run, or would not mean anything.
+    """
+    arms = _arms(asked)
+    load = _load(asked)
+    names = [
+        name.strip() for text in asked.dataset or () for name in text.split(",") if name.strip()
+    ]
+    found = [
+        datasets_.load(name, folder=asked.data, seed=asked.seed)
+        for name in dict.fromkeys(names or ["builtin"])
+    ]
+    if len({each.name for each in found}) < len(found):
+        raise UsageError("two datasets have the same name", hint="rename one of the files")
+    out = asked.out or Path("outputs") / time.strftime("bench-%Y%m%d-%H%M%S.json")
+    sampling = Sampling(
+        max_tokens=asked.max_tokens or MAX_TOKENS,
+        output_tokens=asked.output_tokens,
+        temperature=asked.temperature,
+        top_p=asked.top_p,
+        api=asked.api,
+    )
+    spec = Spec(
+        name=asked.name or out.stem,
+        out=out,
+        arms=arms,
+        baseline=arms_.the_baseline(arms, asked.baseline),
+        datasets=tuple(found),
+        load=load,
+        sampling=sampling,
+        seed=asked.seed,
+        warmup=asked.warmup,
+        deadline_s=seconds(asked.request_deadline, what="--request-deadline"),
+        start_s=seconds(asked.start_deadline, what="--start-deadline"),
+        gpu_count=asked.settings.gpus_per_engine or 1,
+        gpu_hour_usd=asked.settings.gpu_hour_usd,
+        stand_in=asked.stand_in,
+        keep_texts=asked.keep_texts,
+        dcgm=asked.dcgm,
+        access=access_of(asked.settings),
+        command=asked.command,
+        logs=asked.logs,
+    )
+    notes = [each.note for each in found if each.note]
+    if asked.output_tokens is not None:
+        notes.append(IGNORES_EOS)
+    if len(arms) == 1:
+        notes.append(ONE_ARM)
+    return Plan(spec, _before(spec, resume=asked.resume), tuple(notes))
+
+
+def _arms(asked: Asked) -> tuple[ArmSpec, ...]:
+    local = bool(asked.target or asked.draft or asked.recipe or asked.extra)
+    if asked.to not in {None, "local"}:
+        raise UsageError(
+            f"--to {asked.to} is not possible", hint="--to local, or --arm NAME=URL for each server"
+        )
+    if asked.arm:
+        if local or asked.to:
+            raise UsageError(
+                "--arm is a server that runs; --to local starts them", hint="give one or the other"
+            )
+        return arms_.remotes(asked.arm)
+    if not local:
+        raise UsageError(
+            "no arms",
+            hint="--arm baseline=URL --arm eagle3=URL, or --to local --target MODEL "
+            "--draft eagle3=PATH",
+        )
+    if asked.to is None:
+        raise UsageError("servers are to be started, but not where", hint="add --to local")
+    ks = _numbers(asked.k, "--k", int, 1, 64) if asked.k else ()
+    if asked.recipe:
+        if asked.target or asked.draft:
+            raise UsageError("--recipe names target and draft", hint="leave --target, --draft out")
+        return arms_.of_recipe(load_recipe(asked.recipe, tuple(asked.changes or ())), ks)
+    if not asked.target:
+        raise UsageError("--draft without --target", hint="give --target MODEL")
+    return arms_.locals_(
+        asked.target, tuple(asked.draft or ()), ks or (3,), tuple(asked.extra or ())
+    )
+
+
+def _load(asked: Asked) -> Load:
+    if asked.requests is not None and asked.seconds is not None:
+        raise UsageError("--requests and --seconds: a row ends by one of them", hint="give one")
+    batches = _numbers(asked.batch, "--batch", int, 1, 4096) if asked.batch else ()
+    rates = _numbers(asked.rate, "--rate", float, 0.001, 100_000) if asked.rate else ()
+    if batches and rates:
+        raise UsageError(
+            "--batch is a closed loop, --rate an open one", hint="run one bench for each"
+        )
+    if not batches and not rates:
+        batches = _numbers(BATCHES, "--batch", int, 1, 4096)
+    window_s = None if asked.seconds is None else seconds(asked.seconds, what="--seconds")
+    if window_s is not None and window_s < 1:
+        raise UsageError(f"--seconds {asked.seconds}: at least 1 s", hint="try 30s")
+    return Load(
+        kind="open" if rates else "closed",
+        batches=batches,
+        rates=rates,
+        requests=asked.requests or (None if window_s else REQUESTS),
+        seconds=window_s,
+        output_tokens=asked.output_tokens,
+        max_tokens=asked.max_tokens or MAX_TOKENS,
+        warmup=asked.warmup or 0,
+        repeats=asked.repeats,
+        endpoint=asked.api,
+        window=asked.window,
+    )
+
+
+def _numbers(
+    text: str, flag: str, kind: Callable[[str], T], least: float, most: float
+) -> tuple[T, ...]:
+    try:
+        values = tuple(kind(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        values = ()
+    if not values or not all(least <= value <= most for value in values):
+        raise UsageError(
+            f"{flag} {text!r} is no list of numbers from {least:g} to {most:g}",
+            hint=f"write {flag} 1,8,32",
+        )
+    if len(set(values)) < len(values):
+        raise UsageError(f"{flag} {text} names one load twice", hint="use --repeats for that")
+    return values
+
+
+def _before(spec: Spec, *, resume: bool) -> Result | None:
+    """What is in the file already."""
+    if not spec.out.exists():
+        if resume:
+            raise UsageError(f"--resume: there is no {spec.out}", hint="leave --resume out")
+        return None
+    if not resume:
+        raise UsageError(
+            f"{spec.out} is there already", hint="--resume goes on with it, or give another --out"
+        )
+    old = results.read(spec.out)
+    asked: dict[str, Any] = {
+        "load": (old.load, spec.load),
+        "seed": (old.provenance.seed, spec.seed),
+        "temperature": (old.provenance.temperature, spec.sampling.temperature),
+        "top_p": (old.provenance.top_p, spec.sampling.top_p),
+        "datasets": ([d.name for d in old.datasets], [d.name for d in spec.datasets]),
+    }
+    arms = {arm.name for arm in old.arms} - {arm.name for arm in spec.arms}
+    differ = [name for name, (was, is_) in asked.items() if was != is_ and old.datasets]
+    if arms or differ or old.provenance.runner != "specctl":
+        what = ", ".join([*differ, *(["arms"] if arms else [])]) or "the runner"
+        raise UsageError(
+            f"{spec.out} holds another bench: {what} differ",
+            hint="--resume takes the same command again",
+        )
+    return old
+
+
+def exit_code(result: Result) -> ExitCode:
+    """By the worst row."""
+    states = {row.state for row in result.rows}
+    if not states or states == {"failed"}:
+        return ExitCode.UNKNOWN if not states else ExitCode.CRITICAL
+    if "failed" in states:
+        return ExitCode.CRITICAL
+    return ExitCode.WARNING if states & {"partial", "contaminated"} else ExitCode.OK

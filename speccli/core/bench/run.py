@@ -1,0 +1,365 @@
+"""A whole bench: arms × loads × datasets × repeats, kept after every row.
+
+Servers that run already are measured interleaved: the arms of one load, dataset and repeat follow
+each other at once, in an order that rotates, so that what drifts (clocks, heat, neighbours) meets
+all of them. Servers that are started here are measured one after the other, in blocks, for there
+is room for one; the result says which it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from speccli.core.bench import gpu, provenance
+from speccli.core.bench.arms import ArmSpec, Local
+from speccli.core.bench.client import Answer
+from speccli.core.bench.datasets import Prompts
+from speccli.core.bench.load import Shape
+from speccli.core.bench.measure import Key, Sampling, measure, now
+from speccli.core.bench.progress import Progress
+from speccli.core.bench.results import Arm, Client, Dataset, Load, Result, Row, write
+from speccli.core.bench.started import Up, up
+from speccli.core.errors import SpecctlError, UsageError
+from speccli.core.sources.access import Access
+from speccli.core.values import Number
+
+_TEMPLATE_TOKENS = 64
+"""Room for what a chat template adds."""
+BINS = (0, 128, 512, 2048, 8192, 32768)
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What is to be measured."""
+
+    name: str
+    out: Path
+    arms: tuple[ArmSpec, ...]
+    baseline: str
+    datasets: tuple[Prompts, ...]
+    load: Load
+    sampling: Sampling
+    seed: int = 0
+    warmup: int | None = None
+    """Requests of each row; None: as many as are in flight, or 3 s of arrivals."""
+    deadline_s: float = 600.0
+    """For one whole answer."""
+    start_s: float = 900.0
+    """For the start of a server."""
+    gpu_count: int = 1
+    gpu_hour_usd: float | None = None
+    stand_in: str | None = None
+    keep_texts: bool = False
+    dcgm: str | None = None
+    access: Access = field(default_factory=Access)
+    command: str = ""
+    logs: Path | None = None
+    """Folder for what started servers print."""
+
+    def rows(self) -> Iterator[Key]:
+        """Every row, in the order of an interleaved run."""
+        loads: list[tuple[int | None, float | None]]
+        loads = [(batch, None) for batch in self.load.batches]
+        loads += [(None, rate) for rate in self.load.rates]
+        names = [arm.name for arm in self.arms]
+        turn = 0
+        for repeat in range(self.load.repeats):
+            for dataset in self.datasets:
+                for batch, rate in loads:
+                    for name in names[turn % len(names) :] + names[: turn % len(names)]:
+                        yield Key(name, dataset.name, batch, rate, repeat)
+                    turn += 1
+
+    def shape(self, key: Key, available: int) -> Shape:
+        """The load of a row; `available`: prompts of its dataset."""
+        warmup = self.warmup
+        if warmup is None:
+            warmup = max(2, key.batch) if key.batch else max(4, round(3 * (key.rate or 0)))
+        requests = self.load.requests
+        return Shape(
+            concurrency=key.batch,
+            rate=key.rate,
+            warmup=warmup,
+            requests=None if requests is None else min(requests, available),
+            seconds=self.load.seconds,
+            window=self.load.window,
+            seed=self.seed + key.repeat,
+        )
+
+
+async def run(spec: Spec, progress: Progress, before: Result | None = None) -> Result:
+    """Measure what is not measured yet; the file is replaced after every row.
+
+    Args:
+        spec: What is to be measured.
+        progress: Who is told.
+        before: A result to go on with.
+
+    Raises:
+        UsageError: `before` is of another bench, or the file cannot be written.
+        SourceError: a server cannot be asked at the beginning.
+    """
+    bench = _Bench(spec, progress, before)
+    await bench.prepare()
+    try:
+        for group in bench.groups():
+            await bench.measure_group(group)
+    finally:
+        bench.keep()
+    return bench.result
+
+
+class _Bench:
+    def __init__(self, spec: Spec, progress: Progress, before: Result | None) -> None:
+        self._spec, self._progress = spec, progress
+        self._datasets = {each.name: each for each in spec.datasets}
+        self.result = before or Result(
+            name=spec.name,
+            created=now(),
+            finished=None,
+            complete=False,
+            simulated=False,
+            provenance=provenance.of(spec.command, spec.seed, spec.sampling),
+            load=spec.load,
+            datasets=(),
+            arms=(),
+            rows=(),
+            stand_in=spec.stand_in,
+            texts={} if spec.keep_texts else None,
+        )
+        done = {row.key for row in self.result.rows if row.state in {"ok", "partial"}}
+        self._todo = [
+            key
+            for key in spec.rows()
+            if (key.arm, key.batch, key.rate, key.dataset, key.repeat) not in done
+        ]
+        self._length: int | None = None
+        """The shortest context of the servers seen, tokens."""
+
+    async def prepare(self) -> None:
+        """What is known before any server is."""
+        local = any(isinstance(arm, Local) for arm in self._spec.arms)
+        order = "blocks: one arm after the other" if local else "interleaved, rotating arms"
+        self.result = replace(
+            self.result,
+            provenance=replace(self.result.provenance, gpu=await gpu.describe(), order=order),
+        )
+        self._progress.begin(len(self._todo), [key.arm for key in self._todo], order)
+
+    def groups(self) -> Iterator[Sequence[ArmSpec]]:
+        """Arms that are up at the same time."""
+        wanted = {key.arm for key in self._todo}
+        arms = [arm for arm in self._spec.arms if arm.name in wanted]
+        if any(isinstance(arm, Local) for arm in arms):
+            yield from ([arm] for arm in arms)
+        elif arms:
+            yield arms
+
+    async def measure_group(self, arms: Sequence[ArmSpec]) -> None:
+        """All rows of some arms."""
+        names = {arm.name for arm in arms}
+        keys = [key for key in self._todo if key.arm in names]
+        async with AsyncExitStack() as stack:
+            servers: dict[str, Up] = {}
+            for arm in arms:
+                try:
+                    servers[arm.name] = await stack.enter_async_context(
+                        up(arm, self._spec, self._progress)
+                    )
+                except SpecctlError as error:
+                    if not isinstance(arm, Local):
+                        raise
+                    self._fail(keys, f"it did not start: {error.message}")
+                    return
+            for arm in arms:
+                self._met(arm, servers[arm.name])
+            self._fit(servers)
+            watch = self._watch(servers)
+            for key in keys:
+                await self._row(key, servers[key.arm], watch)
+
+    def _watch(self, servers: dict[str, Up]) -> gpu.Watch:
+        if self._spec.dcgm is not None:
+            return gpu.Watch(gpu.Dcgm(self._spec.dcgm), "")
+        if all(each.server.is_here for each in servers.values()):
+            return gpu.Watch(*gpu.here())
+        return gpu.Watch(None, "the server is on another machine: give --dcgm URL")
+
+    def _met(self, arm: ArmSpec, found: Up) -> None:
+        """Note what a server said of itself."""
+        spec, identity = self._spec, found.identity
+        local = arm if isinstance(arm, Local) else None
+        told = Arm(
+            name=arm.name,
+            baseline=arm.name == spec.baseline,
+            endpoint=found.server.target.name,
+            engine={"kind": identity.kind, "version": identity.version, "runner": found.runner},
+            model=identity.model,
+            method=local.method if local else identity.method,
+            k=local.k if local else identity.k,
+            draft=str((local.speculative or {}).get("model") or "") or None
+            if local
+            else identity.draft,
+            command=found.command,
+            gpu_count=spec.gpu_count,
+            gpu_hour_usd=spec.gpu_hour_usd,
+            start_s=found.start_s,
+            max_model_len=identity.max_model_len,
+        )
+        old = next((each for each in self.result.arms if each.name == arm.name), None)
+        if old is not None:
+            _same(old, told)
+        names = [each.name for each in spec.arms]
+        arms = [*(each for each in self.result.arms if each.name != arm.name), told]
+        arms.sort(key=lambda each: names.index(each.name))
+        self.result = replace(
+            self.result,
+            arms=tuple(arms),
+            simulated=self.result.simulated or identity.simulated,
+        )
+
+    def _fit(self, servers: dict[str, Up]) -> None:
+        """Leave out, for every arm, prompts that the shortest context has no room for."""
+        lengths = [arm.max_model_len for arm in self.result.arms if arm.max_model_len]
+        shortest = min(lengths, default=None)
+        longest = self._spec.sampling.longest
+        room = None if shortest is None else shortest - longest - _TEMPLATE_TOKENS
+        if room is not None and room < 1:
+            raise UsageError(
+                f"answers of {longest} tokens do not fit into a context of {shortest}",
+                hint="lower --max-tokens, or serve with a larger --max-model-len",
+            )
+        fitted = [dataset.fitting(room) for dataset in self._spec.datasets]
+        for dataset in fitted:
+            if not dataset.prompts:
+                raise UsageError(f"dataset {dataset.name}: no prompt fits into {shortest} tokens")
+        self._datasets = {dataset.name: dataset for dataset in fitted}
+        if not self.result.datasets:
+            self.result = replace(self.result, datasets=tuple(map(_described, fitted)))
+        for old in self.result.datasets:
+            new = self._datasets[old.name]
+            if new.sha256 != old.sha256:
+                raise UsageError(
+                    f"dataset {old.name}: not the prompts that were measured before",
+                    hint="the file or a server's context changed; begin anew with another --out",
+                )
+
+    async def _row(self, key: Key, found: Up, watch: gpu.Watch) -> None:
+        prompts = self._datasets[key.dataset]
+        shape = self._spec.shape(key, len(prompts.prompts))
+        self._progress.row(key)
+        row, answers = await measure(
+            found.server,
+            found.identity,
+            key,
+            prompts,
+            shape,
+            self._spec.sampling,
+            watch=watch,
+            salt=f"{self.result.created}-{key.batch or key.rate}-{key.repeat}",
+            progress=self._progress.requests,
+        )
+        if row.state == "failed" and (why := found.died()):
+            row = replace(row, reason=f"the server ended: {why}")
+        self._keep_texts(key, answers)
+        self.result = self.result.with_row(row)
+        self.keep()
+        self._progress.measured(row)
+
+    def _keep_texts(self, key: Key, answers: Sequence[Answer]) -> None:
+        texts = self.result.texts
+        if texts is None or key.repeat:
+            return
+        arm = dict(texts.get(key.arm, {}))
+        for answer in answers:
+            arm.setdefault(f"{key.dataset}/{answer.prompt}", {"text": answer.text})
+        self.result = replace(self.result, texts={**texts, key.arm: arm})
+
+    def _fail(self, keys: Sequence[Key], why: str) -> None:
+        """An arm that never came up."""
+        for key in keys:
+            known = {arm.name for arm in self.result.arms}
+            if key.arm not in known:
+                baseline = key.arm == self._spec.baseline
+                self.result = replace(self.result, arms=(*self.result.arms, Arm(key.arm, baseline)))
+            row = key.empty("failed", why)
+            self.result = self.result.with_row(row)
+            self._progress.measured(row)
+        self.keep()
+
+    def keep(self) -> None:
+        """Write the file as things stand."""
+        result = self.result
+        if not result.arms:
+            return
+        order = {key: i for i, key in enumerate(self._spec.rows())}
+        rows = sorted(
+            result.rows,
+            key=lambda row: order.get(
+                Key(row.arm, row.dataset, row.batch, row.rate, row.repeat), 0
+            ),
+        )
+        complete = len(rows) == len(order) and all(row.state != "failed" for row in rows)
+        self.result = replace(
+            result,
+            rows=tuple(rows),
+            complete=complete,
+            finished=now() if len(rows) == len(order) else None,
+            datasets=tuple(_counted(each, rows) for each in result.datasets),
+            provenance=replace(result.provenance, client=_client(rows)),
+        )
+        write(self._spec.out, self.result)
+
+
+def _same(old: Arm, new: Arm) -> None:
+    """Raises where an arm is not the one that was measured before."""
+    for what in ("model", "method", "k", "draft", "engine"):
+        was, is_ = getattr(old, what), getattr(new, what)
+        if what == "engine":
+            was, is_ = was.get("version"), is_.get("version")
+        if was != is_ and was is not None and is_ is not None:
+            raise UsageError(
+                f"arm {old.name}: its {what} is {is_}, and was {was} in the file",
+                hint="a bench is of one set of servers; begin anew with another --out",
+            )
+
+
+def _described(dataset: Prompts) -> Dataset:
+    return Dataset(
+        dataset.name, dataset.source, dataset.sha256, len(dataset.prompts), note=dataset.note
+    )
+
+
+def _counted(dataset: Dataset, rows: Sequence[Row]) -> Dataset:
+    """With prompt lengths, which the servers count."""
+    lengths: dict[str, int] = {}
+    for row in rows:
+        if row.dataset == dataset.name:
+            lengths.update(zip(row.samples.prompt, row.samples.input_tokens, strict=True))
+    if not lengths:
+        return dataset
+    bins = []
+    for low, high in zip(BINS, (*BINS[1:], None), strict=True):
+        inside = [n for n in lengths.values() if n >= low and (high is None or n < high)]
+        if inside:
+            bins.append({"low": low, "high": high, "prompts": len(inside)})
+    mean = Number.known(sum(lengths.values()) / len(lengths), n=len(lengths))
+    return replace(dataset, prompt_tokens_mean=mean, bins=tuple(bins))
+
+
+def _client(rows: Sequence[Row]) -> Client | None:
+    """What the load generator cost over all rows, and where it was the bottleneck."""
+    told = [(row, row.client) for row in rows if row.client is not None]
+    tokens = sum((row.output_tokens_per_s.value or 0) * (row.duration_s or 0) for row, _ in told)
+    if not told or not tokens:
+        return None
+    cost = sum(client.cpu_s for _, client in told) / tokens * 1000
+    full = [(row, client) for row, client in told if client.saturated]
+    reason = None
+    if full:
+        row, client = full[0]
+        reason = f"{len(full)} of {len(told)} rows, first {row.label}: {client.reason}"
+    return Client(Number.known(cost, n=tokens), bool(full), reason)
