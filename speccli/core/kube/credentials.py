@@ -7,9 +7,7 @@ What the Kubernetes client can read of a kubeconfig it reads; what it would pass
 from __future__ import annotations
 
 import base64
-import os
 import ssl
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -75,12 +73,16 @@ class Login:
         namespace = self.namespace or chosen.namespace or "default"
         user, expires = _settled(chosen, self.environment, deadline_s)
         configuration = _configuration(chosen, user)
+        tls = _tls(configuration, chosen)
+        if user.get("client-key-data"):  # the client has put it in a file, and is done with it
+            with suppress(OSError):
+                Path(configuration.key_file).unlink()
         return Credentials(
             chosen.context,
             chosen.server,
             namespace,
             configuration,
-            _tls(configuration, chosen),
+            tls,
             expires,
             _authority(configuration),
         )
@@ -218,9 +220,3 @@ def _authority(configuration: Any) -> bytes:
     with suppress(OSError, TypeError):
         return Path(configuration.ssl_ca_cert).read_bytes()
     return b""
-
-
-def private_folder() -> str:
-    """Where a secret may lie for a moment: memory where the system has such a place."""
-    run = os.environ.get("XDG_RUNTIME_DIR")
-    return run if run and Path(run).is_dir() else tempfile.gettempdir()

@@ -13,6 +13,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
+from http.client import IncompleteRead
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -90,6 +91,8 @@ class Api(ApiClient):  # type: ignore[misc]  # the package is not looked into, s
             keywords.pop(name, None)
         if credentials.tls is not None:
             keywords["ssl_context"] = credentials.tls
+        if not configuration.verify_ssl:  # as the kubeconfig says; a warning would cross the screen
+            urllib3.disable_warnings(wire.InsecureRequestWarning)
         self.limits = threading.local()
         """`limit`: that of the call which this thread makes."""
 
@@ -142,6 +145,8 @@ class Api(ApiClient):  # type: ignore[misc]  # the package is not looked into, s
                     raise self._unreachable(error) from error
                 again = False  # a connection that was kept alive may have ended meanwhile
                 continue
+            except wire.NewConnectionError as error:  # which calls itself a time-out too
+                raise self._unreachable(error) from error
             except wire.TimeoutError as error:
                 raise self._late(limit) from error
             except (wire.HTTPError, OSError, ValueError) as error:
@@ -223,7 +228,7 @@ def _why(error: BaseException) -> tuple[str, str | None]:
         if isinstance(each, ConnectionRefusedError):
             return "connect refused", "is the cluster running? is the tunnel up?"
     for each in every:
-        if isinstance(each, wire.IncompleteRead):
+        if isinstance(each, IncompleteRead):
             return "the connection was cut in the middle of an answer", None
     for each in every:
         if isinstance(each, ConnectionResetError | BrokenPipeError):
