@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -183,7 +183,14 @@ def with_source(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def source_without(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The same without options that would do nothing in this command."""
-    hints = get_type_hints(SourceOptions, include_extras=True)
+    return with_options(SourceOptions, without=names)
+
+
+def with_options(
+    kind: type[Any], *, without: Collection[str] = ()
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command whose first parameter is a dataclass of options those options as flags."""
+    hints = get_type_hints(kind, include_extras=True)
     shared = [
         inspect.Parameter(
             field.name,
@@ -191,8 +198,8 @@ def source_without(*names: str) -> Callable[[Callable[..., Any]], Callable[..., 
             default=field.default,
             annotation=hints[field.name],
         )
-        for field in fields(SourceOptions)
-        if field.name not in names
+        for field in fields(kind)
+        if field.name not in without
     ]
 
     def give(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -200,8 +207,8 @@ def source_without(*names: str) -> Callable[[Callable[..., Any]], Callable[..., 
 
         @functools.wraps(command)
         def wrapper(**given: Any) -> Any:
-            source = SourceOptions(**{each.name: given.pop(each.name) for each in shared})
-            return command(source, **given)
+            options = kind(**{each.name: given.pop(each.name) for each in shared})
+            return command(options, **given)
 
         own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
         del wrapper.__wrapped__  # else the old signature is found

@@ -21,7 +21,7 @@ _MODES = {"full": "green", "padded": "", "piecewise": "yellow", "eager": "red bo
 
 def plan_table(plan: Plan) -> RenderableType:
     """The whole plan; the engine line follows it, as text that no terminal wraps."""
-    parts: list[RenderableType] = [_head(plan), *_verdicts(plan.verdicts), Text()]
+    parts: list[RenderableType] = [_head(plan), *verdict_lines(plan.verdicts), Text()]
     if plan.memory:
         parts += [_memory(plan), *_room(plan), Text()]
     if plan.graphs:
@@ -38,7 +38,7 @@ def pair_table(title: str, verdicts: Sequence[Verdict]) -> RenderableType:
     head = Text(clean(title), "bold")
     if not verdicts:
         return Group(head, Text(f"{GLYPHS['ok']} nothing speaks against it", "green"))
-    return Group(head, *_verdicts(verdicts))
+    return Group(head, *verdict_lines(verdicts))
 
 
 def _head(plan: Plan) -> Text:
@@ -53,7 +53,8 @@ def _head(plan: Plan) -> Text:
     return Text(clean(" · ".join(words)), "bold")
 
 
-def _verdicts(verdicts: Sequence[Verdict]) -> list[RenderableType]:
+def verdict_lines(verdicts: Sequence[Verdict]) -> list[RenderableType]:
+    """Verdicts, each with what to do."""
     shown: list[RenderableType] = []
     for verdict in verdicts:
         style = _STYLES[verdict.severity]

@@ -27,6 +27,9 @@ TOLERANCE_ON: Server = (1, 35)
 CLAIMS: Server = (1, 34)
 """resource.k8s.io/v1."""
 
+PROMETHEUS = "http://prometheus-operated.monitoring.svc:9090"
+"""Where the Prometheus operator's server is, in the namespace `monitoring`."""
+
 Autoscaler = Literal["keda", "hpa", "none"]
 Rules = Literal["all", "scaling", "none"]
 
@@ -66,7 +69,7 @@ class RenderOptions:
     """Alerting too; what autoscaling reads; none."""
     monitor_labels: Mapping[str, str] = field(default_factory=dict)
     """What the Prometheus operator picks monitors and rules by."""
-    prometheus: str = "http://prometheus-operated.monitoring.svc:9090"
+    prometheus: str = PROMETHEUS
     """What the autoscaler asks."""
     api_server: tuple[str, ...] = ()
     """Address ranges of the API servers, beside the recipe's `network.api_server`."""

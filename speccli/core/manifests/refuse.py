@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from speccli.core.errors import UsageError
+from speccli.core.manifests.inputs import option_words, recipe_words
 from speccli.core.manifests.options import CLAIMS, IMAGE_VOLUME, RenderOptions, dotted
 from speccli.core.plan import Plan
 from speccli.core.recipes.model import Recipe
@@ -24,6 +25,16 @@ _TAKEN = {
     "--ssl-certfile": "probes and metrics go over plain http, inside the cluster",
     "--root-path": "probes ask /health",
     "--headless": "a deployment over several nodes is not rendered",
+    "--pipeline-parallel-size": "a deployment over several nodes is not rendered",
+    "-pp": "a deployment over several nodes is not rendered",
+    "--shutdown-timeout": "serving.shutdown_timeout_s sets it, and the pod's grace with it",
+    "--tensor-parallel-size": "serving.tensor_parallel sets it",
+    "-tp": "serving.tensor_parallel sets it",
+    "--data-parallel-size": "serving.data_parallel sets it",
+    "-dp": "serving.data_parallel sets it",
+    "--served-model-name": "engine.served_model_name sets it",
+    "--max-num-seqs": "serving.max_num_seqs sets it, and the autoscaler's target with it",
+    "--download-dir": f"weights lie in {MODELS}",
 }
 _REFUSED_ENV = {
     "VLLM_SERVER_DEV_MODE": "it opens sleep, collective_rpc and cache resets to whoever reaches "
@@ -42,7 +53,7 @@ def refuse(plan: Plan, options: RenderOptions) -> None:
         UsageError: what, and the key to change.
     """
     recipe = plan.facts.recipe
-    for rule in (_engine, _gpus, _storage, _models, _arguments, _environment, _scaling):
+    for rule in (_engine, _gpus, _storage, _models, _arguments, _environment, _scaling, _words):
         for what, hint in rule(recipe, options):
             raise UsageError(f"{recipe.name}: {what}", hint=hint)
 
@@ -138,6 +149,12 @@ def _environment(recipe: Recipe, options: RenderOptions) -> Iterator[_PROBLEM]:
                 f"engine.env {name}: a secret would stand in the manifest",
                 "secrets.hf_token or secrets.api_key with the Secret's name",
             )
+
+
+def _words(recipe: Recipe, options: RenderOptions) -> Iterator[_PROBLEM]:
+    for key, value, kind in (*recipe_words(recipe), *option_words(options)):
+        if not kind.fits(value):
+            yield f"{key} {value!r} is no {kind.name}", kind.example
 
 
 def _scaling(recipe: Recipe, options: RenderOptions) -> Iterator[_PROBLEM]:

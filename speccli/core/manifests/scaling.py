@@ -55,7 +55,7 @@ def behavior(unit: Unit, options: RenderOptions) -> Object:
         ],
     }
     down = {
-        "stabilizationWindowSeconds": scaling.scale_down_stabilization_s,
+        "stabilizationWindowSeconds": unit.times.scale_down,
         "selectPolicy": "Max",
         "policies": [{"type": "Pods", "value": 1, "periodSeconds": 300}],
     }
@@ -67,7 +67,6 @@ def behavior(unit: Unit, options: RenderOptions) -> Object:
 
 def scaled_object(unit: Unit, options: RenderOptions) -> Object:
     """KEDA's ScaledObject."""
-    scaling = unit.recipe.scaling
     return {
         "apiVersion": "keda.sh/v1alpha1",
         "kind": "ScaledObject",
@@ -75,7 +74,7 @@ def scaled_object(unit: Unit, options: RenderOptions) -> Object:
         "spec": {
             "scaleTargetRef": target_ref(unit),
             "pollingInterval": POLL_S,
-            "cooldownPeriod": scaling.scale_down_stabilization_s,
+            "cooldownPeriod": unit.times.scale_down,
             "minReplicaCount": unit.least,
             "maxReplicaCount": unit.most,
             # A Prometheus that does not answer must not scale a loaded pool in.

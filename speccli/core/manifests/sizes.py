@@ -27,6 +27,10 @@ UNKNOWN_S = 1800
 PULL_S = 600
 """For pulling an image of about 10 GB; no probe runs meanwhile, but the rollout's clock does."""
 
+SCALE_DOWN_S = 900
+LONGEST_WINDOW_S = 3600
+"""What an HPA takes."""
+
 PRE_STOP_S = 15
 """Endpoints and gateways forget a pod meanwhile; only then SIGTERM."""
 MARGIN_S = 30
@@ -48,6 +52,8 @@ class Times:
     """What --shutdown-timeout says; 0: running requests are aborted."""
     grace: int
     progress: int
+    scale_down: int
+    """How long fewer servers must have been enough."""
     formula: str
 
 
@@ -71,7 +77,10 @@ def times(plan: Plan) -> Times:
     shutdown = recipe.serving.shutdown_timeout_s if "--shutdown-timeout" in plan.line.command else 0
     grace = PRE_STOP_S + shutdown + MARGIN_S
     progress = startup + PULL_S + grace + MIN_READY_S
-    return Times(startup, shutdown, grace, progress, formula)
+    window = recipe.scaling.scale_down_stabilization_s
+    if window is None:
+        window = min(LONGEST_WINDOW_S, max(SCALE_DOWN_S, startup))
+    return Times(startup, shutdown, grace, progress, window, formula)
 
 
 def _startup(plan: Plan) -> tuple[int, str]:

@@ -142,9 +142,9 @@ class Scaling:
     min: int = _from(0, 1)
     max: int = _from(1, 4)
     queue_wait_ms_target: float = _from(1, 200.0)
-    scale_up_stabilization_s: int = _from(0, 30)
-    scale_down_stabilization_s: int = _from(0, 900)
-    """Longer than a pod's start, else loading pods are scaled in."""
+    scale_up_stabilization_s: int = _from(0, 30, 3600)
+    scale_down_stabilization_s: int | None = _from(0, None, 3600)
+    """None: 900, and as long as a start may take; shorter, and loading pods are scaled in."""
     running_share: float = _from(0.05, 0.8, 1)
     """Share of max_num_seqs that runs in an engine before there are more engines."""
     tolerance: float | None = _from(0, None, 1)
