@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from speccli.core.bench.bootstrap import Contrast, Scatter
+from speccli.core.bench.crossover import BELOW, BEYOND, Crossover, crossover
+
+
+def curve(sd: float = 0.01, **speedups: float) -> dict[int, Contrast]:
+    return {
+        int(batch[1:]): Contrast(math.log(each), 3, Scatter(sd**2, 8), 1e-5, 100)
+        for batch, each in speedups.items()
+    }
+
+
+def at(points: dict[int, Contrast]) -> Crossover:
+    found = crossover(points)
+    assert found is not None
+    return found
+
+
+def test_it_lies_where_the_line_over_log_batch_meets_one() -> None:
+    found = at(curve(b32=1.5, b64=1.25, b128=1 / 1.25))
+    assert found.place == pytest.approx(math.sqrt(64 * 128))
+    assert found.between == (64, 128)
+    assert found.interval is not None
+    assert 64 < found.interval[0] < found.place < found.interval[1] < 128
+    assert found.words.startswith("91 [")
+
+
+def test_none_is_said_with_the_largest_batch() -> None:
+    found = at(curve(b1=1.9, b128=1.3))
+    assert found.place == BEYOND
+    assert found.words == "none up to 128"
+    assert found.to_json()["batch"] is None
+    assert found.to_json()["state"] == "beyond"
+
+
+def test_slower_from_the_start() -> None:
+    found = at(curve(b1=0.8, b32=0.7))
+    assert found.place == BELOW
+    assert found.words == "slower from 1 on"
+
+
+def test_near_one_the_interval_says_that_it_may_lie_elsewhere() -> None:
+    found = at(curve(0.05, b32=1.3, b128=1.005))
+    assert found.place == BEYOND
+    assert found.interval is not None
+    assert found.interval[0] < 128
+    assert found.interval[1] == BEYOND
+    assert "none up to 128]" in found.words
+
+
+def test_measured_once_has_a_place_and_no_interval() -> None:
+    points = {n: Contrast(math.log(v), 1, None, 1e-5, 10) for n, v in ((64, 1.2), (128, 0.8))}
+    found = at(points)
+    assert found.interval is None
+    assert "measured once" in found.words
+
+
+def test_one_batch_has_no_crossover() -> None:
+    assert crossover(curve(b8=1.2)) is None
