@@ -24,7 +24,7 @@ COMMANDS = {
     "recipes": "List and show the built-in recipes: targets x methods x GPUs.",
     "plan": "Say what a recipe would do, before a GPU is asked for.",
     "render": "Write the manifests of a recipe.",
-    "draft": "Say whether a draft fits its target.",
+    "draft": "Say whether a draft fits its target, or train one.",
     "kernels": "Check the kernels that verify drafts, on this GPU and in this image.",
     "bench": "Measure what speculation earns, and judge it.",
     "top": "Watch a pool live, on one screen.",

@@ -1,4 +1,4 @@
-"""`specctl draft check TARGET DRAFT`: whether the two fit, from their config files alone."""
+"""`specctl draft`: whether a draft fits its target, and a new one for it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from speccli import output
+from speccli.commands._draft_train import train
 from speccli.options import FormatOption
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ _EPILOG = """Exit codes: 0 ok · 1 warning · 2 critical · 3 unknown (the hub c
 64 usage · 70 a bug in specctl · 130 interrupted."""
 
 app = typer.Typer(
-    help="Say whether a draft fits its target.",
+    help="Say whether a draft fits its target, or train one.",
     epilog=_EPILOG,
     no_args_is_help=True,
     add_completion=False,
@@ -28,7 +29,7 @@ app = typer.Typer(
 
 @app.callback(epilog=_EPILOG)
 def _root() -> None:
-    """A group although it has one command yet: `draft check` is what is typed."""
+    """Say whether a draft fits its target, or train one."""
 
 
 @app.command("check", epilog=_EPILOG)
@@ -94,3 +95,6 @@ def check(
 
     output.emit(lambda: view.pair(asked, verdicts), table, output_format)
     raise typer.Exit(int(view.exit_code(verdicts)))
+
+
+app.command("train", epilog=_EPILOG)(train)

@@ -1,0 +1,146 @@
+"""What is to be trained: one JSON file, which every stage reads."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from draft_training.events import Failed
+
+METHODS = ("eagle3", "p-eagle")
+
+
+@dataclass(frozen=True)
+class Answers:
+    """How the target answers the prompts: training data is its own text (on-policy)."""
+
+    greedy: bool = True
+    samples: int = 2
+    """Sampled answers to each prompt, beside the greedy one."""
+    temperature: float = 0.8
+    top_p: float = 0.95
+    max_tokens: int = 384
+    max_prompt_tokens: int = 768
+    seconds: float | None = None
+    """Stop asking for more after this time; what has come is used."""
+    chunk: int = 1024
+    """Prompts handed over at a time; also what an interruption can lose."""
+    gpu_memory: float = 0.5
+    eager: bool = False
+    """No graphs and no compilation: starts sooner, answers slower."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """The optimisation."""
+
+    minutes: float | None = None
+    steps: int | None = None
+    """One of the two; the learning rate follows the share that is used up."""
+    batch_tokens: int = 16384
+    """Tokens in a batch, padding included."""
+    unroll: int = 5
+    """Steps of training-time test (EAGLE-3, arXiv:2503.01840); parallel depths (P-EAGLE)."""
+    decay: float = 0.9
+    """Weight of each further step of the unroll."""
+    draft_vocab: int = 12288
+    lr: float = 2e-3
+    head_lr: float = 6e-4
+    warmup: float = 0.03
+    weight_decay: float = 0.01
+    validation: int = 200
+    """Answers kept out of training."""
+    mask_token: int = 4
+    """P-EAGLE: the token that stands where the real one is not known yet."""
+    fused_loss: bool = True
+    """Speculators' Triton losses; only on a GPU."""
+    save_every_s: float = 60.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """One head."""
+
+    target: str
+    out: Path
+    method: str = "eagle3"
+    prompts: Path | None = None
+    """JSON lines: {"id", "messages"}."""
+    init: Path | None = None
+    """A Speculators folder to go on from."""
+    aux_layers: tuple[int, ...] | None = None
+    seed: int = 0
+    device: str | None = None
+    answers: Answers = field(default_factory=Answers)
+    training: Training = field(default_factory=Training)
+
+    @property
+    def work(self) -> Path:
+        """Where stages leave what the next one reads."""
+        return self.out / "work"
+
+    @property
+    def speculators(self) -> Path:
+        """The head in the form of Speculators."""
+        return self.out / "speculators"
+
+    @property
+    def plain(self) -> Path:
+        """The head in the form that an engine loads beside the target."""
+        return self.out / "head"
+
+
+def read(path: Path) -> Job:
+    """The job of a file.
+
+    Raises:
+        Failed: not a job.
+    """
+    try:
+        return from_dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise Failed(
+            "bad-job", f"{path}: {error}", "write it with `specctl draft train`"
+        ) from error
+
+
+def from_dict(value: dict[str, Any]) -> Job:
+    """A job from what JSON gives.
+
+    Raises:
+        TypeError: an unknown key.
+        KeyError: no target or no out.
+        ValueError: a method that is not known, or neither minutes nor steps.
+    """
+    rest = dict(value)
+    unknown = set(rest) - {f.name for f in fields(Job)}
+    if unknown:
+        raise TypeError(f"unknown key {sorted(unknown)[0]!r}")
+    aux = rest.get("aux_layers")
+    made = Job(
+        **{
+            **rest,
+            "target": rest["target"],
+            "out": Path(rest["out"]),
+            "prompts": Path(rest["prompts"]) if rest.get("prompts") else None,
+            "init": Path(rest["init"]) if rest.get("init") else None,
+            "aux_layers": tuple(aux) if aux else None,
+            "answers": Answers(**rest.get("answers", {})),
+            "training": Training(**rest.get("training", {})),
+        }
+    )
+    if made.method not in METHODS:
+        raise ValueError(f"method {made.method!r} is none of {', '.join(METHODS)}")
+    if made.training.minutes is None and made.training.steps is None:
+        raise ValueError("training needs minutes or steps")
+    return made
+
+
+def to_dict(job: Job) -> dict[str, Any]:
+    """What JSON can hold."""
+    value = asdict(job)
+    for name in ("out", "prompts", "init"):
+        value[name] = None if value[name] is None else str(value[name])
+    return value

@@ -1,0 +1,73 @@
+"""Stage 1: chat messages → token ids, with the target's own tokenizer and chat template."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from draft_training import corpus
+from draft_training.events import Failed, Progress, tell
+from draft_training.job import Job
+
+FILE = "prompts.npz"
+
+
+def run(job: Job) -> dict[str, Any]:
+    """Writes `work/prompts.npz`; what was kept and why the rest was not."""
+    from transformers import AutoConfig, AutoTokenizer
+
+    if job.prompts is None:
+        raise Failed("no-prompts", "the job names no prompts", "give --data")
+    tokenizer = AutoTokenizer.from_pretrained(job.target)
+    if not getattr(tokenizer, "chat_template", None):
+        raise Failed(
+            "tokenizer-mismatch",
+            f"the tokenizer of {job.target} has no chat template",
+            "train on an instruction-tuned target, or put chat_template.jinja beside it",
+        )
+    vocabulary = int(AutoConfig.from_pretrained(job.target).vocab_size)
+    rows = list(_rows(job.prompts))
+    progress = Progress("prompts")
+    kept: list[list[int]] = []
+    left_out: Counter[str] = Counter()
+    for done, messages in enumerate(rows, 1):
+        ids = _ids(tokenizer, messages)
+        if len(ids) > job.answers.max_prompt_tokens:
+            left_out["too long"] += 1
+        elif max(ids) >= vocabulary:
+            raise Failed(
+                "tokenizer-mismatch",
+                f"the tokenizer gives token {max(ids)}; the target has {vocabulary}",
+                "use the tokenizer that belongs to the target",
+            )
+        else:
+            kept.append(ids)
+        progress.at(done / len(rows))
+    if not kept:
+        raise Failed(
+            "no-prompts",
+            f"none of {len(rows)} prompts of {job.prompts} is of use: {dict(left_out)}",
+            f"prompts may have {job.answers.max_prompt_tokens} tokens",
+        )
+    job.work.mkdir(parents=True, exist_ok=True)
+    corpus.write(job.work / FILE, kept, [len(ids) for ids in kept])
+    facts = {"prompts": len(kept), "tokens": sum(map(len, kept)), "left_out": dict(left_out)}
+    tell("said", stage="prompts", **facts)
+    return facts
+
+
+def _ids(tokenizer: Any, messages: list[dict[str, str]]) -> list[int]:
+    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _rows(path: Path) -> Iterator[list[dict[str, str]]]:
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            yield json.loads(line)["messages"]
+        except (ValueError, KeyError, TypeError) as error:
+            message = f"{path}, line {number} holds no messages: {error!r}"
+            raise Failed("no-prompts", message, 'want {"messages": [...]}') from error

@@ -1,0 +1,172 @@
+"""`specctl draft train`: a head for a target, from prompts to acceptance."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from speccli import diagnostics, output
+from speccli.options import FormatOption
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from speccli.core.training.run import Told
+
+
+class Head(StrEnum):
+    """`--method`."""
+
+    EAGLE3 = "eagle3"
+    P_EAGLE = "p-eagle"
+
+
+class Backend(StrEnum):
+    """`--backend`."""
+
+    SPECULATORS = "speculators"
+    SPECFORGE = "specforge"
+
+
+Target = Annotated[
+    str, typer.Argument(metavar="TARGET", help="A folder with the model, or a name on the hub.")
+]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where all of it goes.")]
+DataNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--data",
+        metavar="NAME|FILE",
+        help="Prompts to train on: sharegpt, or a .jsonl file; repeat.",
+        show_default="sharegpt",
+    ),
+]
+Folder = Annotated[
+    Path | None,
+    typer.Option("--data-folder", metavar="DIR", help="Where the datasets' files lie."),
+]
+Minutes = Annotated[float | None, typer.Option(min=0.1, help="How long to train.")]
+Steps = Annotated[int | None, typer.Option(min=1, help="Or: how many steps.")]
+Init = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Go on from this head (in Speculators' form)."),
+]
+Python = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PROGRAM",
+        help="The Python that has torch, vLLM and Speculators.",
+        show_default="the one with vLLM",
+    ),
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="answers.samples=1, training.lr=1e-3, …; repeat."
+    ),
+]
+Against = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--against", metavar="NAME=DIR", help="Another head to measure beside it; repeat."
+    ),
+]
+
+
+def train(
+    target: Target,
+    out: Out,
+    method: Annotated[Head, typer.Option(help="What kind of head.")] = Head.EAGLE3,
+    backend: Annotated[
+        Backend, typer.Option(help="Who trains; for specforge a run file is written.")
+    ] = Backend.SPECULATORS,
+    data: DataNames = None,
+    data_folder: Folder = None,
+    minutes: Minutes = None,
+    steps: Steps = None,
+    init: Init = None,
+    prompts: Annotated[
+        int | None, typer.Option(min=10, help="Prompts to train on.", show_default="all")
+    ] = None,
+    held_out: Annotated[
+        int, typer.Option(min=0, help="Prompts of each dataset that are not trained on.")
+    ] = 1000,
+    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    changes: Changes = None,
+    python: Python = None,
+    accept: Annotated[
+        bool, typer.Option("--accept/--no-accept", help="Measure acceptance afterwards.")
+    ] = True,
+    accept_prompts: Annotated[int, typer.Option(min=1, help="Prompts of each test.")] = 100,
+    k: Annotated[int, typer.Option("--k", min=1, max=64, help="Tokens drafted a step.")] = 3,
+    against: Against = None,
+    extra: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[-- ARGS…]", help="More arguments of vllm serve, to measure with."),
+    ] = None,
+    output_format: FormatOption = output.Format.TABLE,
+) -> None:
+    """Train a head on the target's own answers, check it, load it and measure it.
+
+    Stages: prompts, answers (by vLLM), train (Speculators), export. Each is kept; the same command
+    again goes on where it ended, and --steps or --minutes may be raised. Prompts that a bench takes
+    first are held out.
+    """
+    from speccli.core.bench.progress import Progress
+    from speccli.core.training.flow import Measuring, for_specforge
+    from speccli.core.training.flow import train as flow
+    from speccli.core.training.job import Wanted
+    from speccli.core.training.options import heads, python_for
+    from speccli.core.views import training as view
+
+    wanted = Wanted(
+        target=target,
+        out=out,
+        method=method.value,
+        data=tuple(data or ("sharegpt",)),
+        folder=data_folder,
+        minutes=minutes,
+        steps=steps,
+        init=init,
+        prompts=prompts,
+        held_out=held_out,
+        seed=seed,
+        changes=tuple(changes or ()),
+    )
+    if backend is Backend.SPECFORGE:
+        file, unchecked = for_specforge(wanted, python_for(python), _tell)
+        diagnostics.say(f"{file}: {unchecked or 'SpecForge takes it'}")
+        output.text(f"specforge train --config {file}")
+        raise typer.Exit(0)
+    measuring = Measuring(
+        k=k, prompts=accept_prompts, against=heads(against), extra_args=tuple(extra or ())
+    )
+    outcome = flow(
+        wanted,
+        python_for(python),
+        measuring if accept else None,
+        _tell,
+        Progress(diagnostics.say, diagnostics.progress),
+    )
+
+    def table() -> RenderableType:
+        from speccli.tables.training import training_table
+
+        return training_table(outcome)
+
+    output.emit(lambda: view.document(outcome), table, output_format)
+    raise typer.Exit(int(outcome.exit_code))
+
+
+def _tell(told: Told) -> None:
+    from speccli.core.views import training as view
+
+    line = view.line(told)
+    if line is not None:
+        diagnostics.say(line)
+    elif sys.stderr.isatty():
+        diagnostics.progress(f"specctl: {view.moving(told)}")

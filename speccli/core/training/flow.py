@@ -1,0 +1,137 @@
+"""From a target and prompts to a head that was checked, loaded and measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from speccli.core.bench.progress import Progress
+from speccli.core.bench.results import Result
+from speccli.core.errors import ExitCode, UsageError
+from speccli.core.preflight import Verdict, check_pair
+from speccli.core.preflight.ask import pair_from
+from speccli.core.preflight.files import read_model
+from speccli.core.training import accept as acceptance
+from speccli.core.training import specforge
+from speccli.core.training.job import STAGES, Prepared, Wanted, prepare
+from speccli.core.training.run import StageError, Told, run
+
+
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """How the head is measured afterwards."""
+
+    k: int = 3
+    prompts: int = 100
+    max_tokens: int = 200
+    against: tuple[tuple[str, Path], ...] = ()
+    """Other heads of the same kind, `(name, folder)`: their rows stand beside the new one's."""
+    extra_args: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A trained head."""
+
+    wanted: Wanted
+    prepared: Prepared
+    stages: dict[str, Any]
+    head: Path
+    verdicts: Sequence[Verdict]
+    acceptance: Result | None
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Critical when the pair check refuses the head, or no server could measure it."""
+        if any(v.severity == "critical" for v in self.verdicts):
+            return ExitCode.CRITICAL
+        rows = self.acceptance.rows if self.acceptance else ()
+        if any(row.state == "failed" for row in rows):
+            return ExitCode.CRITICAL
+        return ExitCode.OK
+
+
+def train(
+    wanted: Wanted,
+    python: Path,
+    measuring: Measuring | None,
+    tell: Callable[[Told], None],
+    progress: Progress,
+) -> Outcome:
+    """Prepare, run the stages that are not done, check the head, measure it.
+
+    Raises:
+        UsageError: the job cannot be.
+        StageError: a stage failed.
+        SpecctlError: no server to measure with.
+    """
+    prepared = prepare(wanted)
+    fresh = []
+
+    def heard(told: Told) -> None:
+        if told.stage == "export" and told.event != "kept":
+            fresh.append(told)
+        tell(told)
+
+    stages = run(prepared, python, STAGES, heard)
+    head = wanted.out / "head"
+    if fresh:
+        (wanted.out / acceptance.FILE).unlink(missing_ok=True)
+    verdicts = check_pair(
+        pair_from(
+            wanted.target,
+            str(head),
+            method=wanted.method,
+            version="0.32.0",
+            gpu=None,
+            k=measuring.k if measuring else 3,
+        )
+    )
+    measured = None
+    if measuring is not None and not any(v.severity == "critical" for v in verdicts):
+        measured = _measure(wanted, prepared, measuring, head, progress)
+    return Outcome(wanted, prepared, stages, head, verdicts, measured)
+
+
+def for_specforge(
+    wanted: Wanted, python: Path, tell: Callable[[Told], None]
+) -> tuple[Path, str | None]:
+    """The target's answers and a run file for SpecForge; why the file was not checked, if so.
+
+    Raises:
+        UsageError: SpecForge refuses it, or cannot train what is wanted.
+        StageError: a stage failed.
+    """
+    prepared = prepare(wanted)
+    layers = read_model(wanted.target).number("num_hidden_layers")
+    if layers is None:
+        raise UsageError(f"{wanted.target}: its config.json tells no num_hidden_layers")
+    made = specforge.config(prepared.document, int(layers))
+    run(prepared, python, ("prompts", "answers", "tokens"), tell)
+    file = wanted.out / specforge.FILE
+    file.write_text(yaml.safe_dump(made, sort_keys=False), encoding="utf-8")
+    return file, specforge.checked(python, file)
+
+
+def _measure(
+    wanted: Wanted, prepared: Prepared, measuring: Measuring, head: Path, progress: Progress
+) -> Result:
+    heads = [(wanted.out.name or "head", head), *measuring.against]
+    if len({name for name, _ in heads}) < len(heads):
+        raise UsageError("two heads have one name", hint="write --against NAME=DIR")
+    return acceptance.accept(
+        acceptance.arms(wanted.target, heads, wanted.method, measuring.k),
+        prepared.tests,
+        out=wanted.out,
+        prompts=measuring.prompts,
+        max_tokens=measuring.max_tokens,
+        progress=progress,
+        extra_args=measuring.extra_args,
+    )
+
+
+__all__ = ["Measuring", "Outcome", "StageError", "for_specforge", "train"]

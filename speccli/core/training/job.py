@@ -1,0 +1,212 @@
+"""A training job: from what was typed to the file that the stages read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from draft_training.job import METHODS, from_dict
+from speccli.core.bench import datasets
+from speccli.core.bench.datasets import Prompts
+from speccli.core.errors import UsageError
+
+STAGES = ("prompts", "answers", "train", "export")
+HELD_OUT = 1000
+"""Prompts of each dataset that are never trained on: the first in the order that a bench takes."""
+TESTS = ("mtbench", "humaneval")
+"""Never trained on, whole."""
+_FREE = {"minutes", "steps", "save_every_s"}
+"""What may differ when a job goes on: how long it is to train."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What was typed."""
+
+    target: str
+    out: Path
+    method: str = "eagle3"
+    data: tuple[str, ...] = ("sharegpt",)
+    folder: Path | None = None
+    """Where the packages' data files lie, if not installed."""
+    minutes: float | None = None
+    steps: int | None = None
+    init: Path | None = None
+    prompts: int | None = None
+    """At most so many are answered."""
+    held_out: int = HELD_OUT
+    seed: int = 0
+    changes: tuple[str, ...] = ()
+    """`answers.samples=1`, `training.lr=1e-3`: any field of the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A job on disk, ready for its first stage."""
+
+    file: Path
+    document: Mapping[str, Any]
+    tests: tuple[Prompts, ...]
+    """Held-out prompts, to measure the head with."""
+    trained_on: int
+    """Prompts that will be answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    train: list[datasets.Prompt] = field(default_factory=list)
+    tests: list[Prompts] = field(default_factory=list)
+
+
+def prepare(wanted: Wanted) -> Prepared:
+    """Write the job and its prompts below `--out`.
+
+    Raises:
+        UsageError: it cannot be trained so, or `--out` holds another job.
+    """
+    split = _split(wanted)
+    document = _document(wanted)
+    lines = "".join(
+        json.dumps({"id": p.id, "messages": [dict(m) for m in p.messages]}) + "\n"
+        for p in split.train
+    )
+    document["prompts"] = str(wanted.out / "work" / "prompts.jsonl")
+    document["prompts_sha256"] = hashlib.sha256(lines.encode()).hexdigest()
+    file = wanted.out / "job.json"
+    _same_as_before(file, document)
+    try:
+        (wanted.out / "work").mkdir(parents=True, exist_ok=True)
+        _write(Path(document["prompts"]), lines)
+        _write(file, json.dumps(document, indent=1))
+    except OSError as error:
+        raise UsageError(f"cannot write below {wanted.out}: {error.strerror}") from error
+    return Prepared(file, document, tuple(split.tests), len(split.train))
+
+
+def _split(wanted: Wanted) -> _Split:
+    split = _Split()
+    for name in wanted.data:
+        if name in TESTS:
+            raise UsageError(
+                f"--data {name}: it is what heads are measured with, and not trained on",
+                hint="train on sharegpt or on prompts of your own",
+            )
+        found = datasets.load(name, folder=wanted.folder)
+        held = min(wanted.held_out, len(found.prompts) // 5)
+        split.train.extend(found.prompts[held:])
+        if held:
+            note = f"first {held} of {len(found.prompts)}: held out of training"
+            split.tests.append(Prompts(found.name, found.source, found.prompts[:held], note))
+    for name in TESTS:
+        try:
+            split.tests.append(datasets.load(name, folder=wanted.folder))
+        except UsageError:
+            continue  # an extra where it is installed, not a need
+    asked = {_told(p) for test in split.tests for p in test.prompts}
+    kept = [p for p in split.train if _told(p) not in asked]
+    if not kept:
+        raise UsageError(f"nothing to train on in {', '.join(wanted.data)}")
+    return _Split(kept[: wanted.prompts], split.tests)
+
+
+def _told(prompt: datasets.Prompt) -> str:
+    """What is asked, as far as two prompts are the same one."""
+    return " ".join(prompt.text.lower().split())[:300]
+
+
+def _document(wanted: Wanted) -> dict[str, Any]:
+    if wanted.method not in METHODS:
+        raise UsageError(
+            f"--method {wanted.method}: no head of that kind is trained here",
+            hint=f"one of: {', '.join(METHODS)}",
+        )
+    if (wanted.minutes is None) == (wanted.steps is None):
+        raise UsageError("how long to train?", hint="give --minutes or --steps, one of them")
+    if wanted.init is not None and not (wanted.init / "model.safetensors").is_file():
+        raise UsageError(
+            f"--init {wanted.init}: no model.safetensors there", hint="give a Speculators folder"
+        )
+    document: dict[str, Any] = {
+        "target": wanted.target,
+        "out": str(wanted.out.absolute()),
+        "method": wanted.method,
+        "init": None if wanted.init is None else str(wanted.init.absolute()),
+        "seed": wanted.seed,
+        "answers": {},
+        "training": {"minutes": wanted.minutes, "steps": wanted.steps},
+    }
+    for change in wanted.changes:
+        _change(document, change)
+    try:
+        from_dict(document)
+    except (TypeError, ValueError) as error:
+        told = str(error).partition("() got an ")[2] or str(error)
+        raise UsageError(f"--set: {told}", hint="docs/training.md lists the names") from error
+    return document
+
+
+def _change(document: dict[str, Any], change: str) -> None:
+    path, equals, text = change.partition("=")
+    section, _, name = path.strip().rpartition(".")
+    if not equals or not name or section not in {"", "answers", "training"}:
+        raise UsageError(
+            f"--set {change!r} is not answers.NAME=VALUE or training.NAME=VALUE",
+            hint="docs/training.md lists the names",
+        )
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UsageError(f"--set {change!r}: {text!r} is no value") from error
+    if isinstance(value, str) and _number(value) is not None:
+        value = _number(value)  # YAML 1.1 takes 1e-3 for a word
+    (document[section] if section else document)[name] = value
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _same_as_before(file: Path, document: Mapping[str, Any]) -> None:
+    """A folder holds one job: what its stages made must not be taken for another's."""
+    if not file.exists():
+        return
+    try:
+        before = _flat(json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{file} is no job: {error}", hint="take another --out") from error
+    now = _flat(document)
+    differ = sorted(
+        key
+        for key in {*before, *now}
+        if before.get(key) != now.get(key) and key.rpartition(".")[2] not in _FREE
+    )
+    if differ:
+        raise UsageError(
+            f"{file.parent} holds another job: {', '.join(differ)} differ",
+            hint="take another --out, or remove the folder",
+        )
+
+
+def _flat(document: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, value in document.items():
+        if isinstance(value, Mapping):
+            made |= _flat(value, f"{before}{key}.")
+        else:
+            made[f"{before}{key}"] = value
+    return made
+
+
+def _write(path: Path, text: str) -> None:
+    held = path.with_name(path.name + ".part")
+    held.write_text(text, encoding="utf-8")
+    held.replace(path)

@@ -1,0 +1,203 @@
+"""The stages as processes: a script plays the Python that has torch."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from speccli.core.errors import UsageError
+from speccli.core.training import job
+from speccli.core.training.job import Prepared, Wanted
+from speccli.core.training.run import StageError, Told, run
+
+STAGES = ("prompts", "answers", "train")
+
+
+def _python(folder: Path, body: str) -> Path:
+    """A program called as `PROGRAM -m draft_training STAGE JOB`."""
+    path = folder / "python"
+    source = (
+        f"#!{sys.executable}\nimport json, sys, os, time, signal\nfrom pathlib import Path\n"
+        "stage, file = sys.argv[3], Path(sys.argv[4])\n"
+        "tell = lambda **facts: print(json.dumps(facts), flush=True)\n"
+    )
+    path.write_text(source + textwrap.dedent(body))
+    path.chmod(0o755)
+    return path
+
+
+def _prepared(folder: Path, **training: float) -> Prepared:
+    (folder / "work").mkdir(parents=True, exist_ok=True)
+    document = {"target": "t", "training": {"minutes": None, "steps": 5, **training}}
+    file = folder / "job.json"
+    file.write_text(json.dumps(document))
+    return Prepared(file, document, (), 10)
+
+
+_WORKS = """
+    with (file.parent / "ran").open("a") as log: log.write(stage + "\\n")
+    print("a library's own word, and no event")
+    tell(event="progress", stage=stage, share=0.5, eta_s=1.0)
+    tell(event="done", stage=stage, facts={"made": stage})
+"""
+
+
+def test_stages_run_in_order_and_what_is_done_is_kept(tmp_path: Path) -> None:
+    python, told = _python(tmp_path, _WORKS), list[Told]()
+    done = run(_prepared(tmp_path), python, STAGES, told.append)
+    assert {name: facts["made"] for name, facts in done.items()} == {n: n for n in STAGES}
+    assert [t.stage for t in told if t.event == "progress"] == list(STAGES)
+
+    again = list[Told]()
+    run(_prepared(tmp_path), python, STAGES, again.append)
+    assert [t.event for t in again] == ["kept"] * 3
+    assert (tmp_path / "ran").read_text().split() == list(STAGES)
+
+
+def test_more_steps_train_again_and_nothing_else(tmp_path: Path) -> None:
+    python = _python(tmp_path, _WORKS)
+    run(_prepared(tmp_path), python, STAGES, lambda told: None)
+    run(_prepared(tmp_path, steps=9), python, STAGES, lambda told: None)
+    assert (tmp_path / "ran").read_text().split() == [*STAGES, "train"]
+
+
+def test_a_failure_keeps_its_name_its_fix_and_its_log(tmp_path: Path) -> None:
+    python = _python(
+        tmp_path,
+        """
+        print("words of the library", file=sys.stderr)
+        tell(event="failed", stage=stage, kind="out-of-memory", message="no room", fix="less")
+        sys.exit(1)
+        """,
+    )
+    with pytest.raises(StageError, match=r"prompts: no room \(out-of-memory\)") as caught:
+        run(_prepared(tmp_path), python, STAGES, lambda told: None)
+    assert caught.value.kind == "out-of-memory"
+    assert caught.value.hint is not None
+    assert "less" in caught.value.hint
+    assert "words of the library" in (tmp_path / "work" / "prompts.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "words"),
+    [
+        ("os.kill(os.getpid(), signal.SIGKILL)", "out-of-memory", "killed by signal 9"),
+        ("print('last word', file=sys.stderr); sys.exit(3)", "crashed", "last word"),
+        ("pass", "crashed", "exited with 0"),
+    ],
+)
+def test_a_stage_that_ends_without_a_word_is_no_success(
+    tmp_path: Path, body: str, kind: str, words: str
+) -> None:
+    with pytest.raises(StageError, match=words) as caught:
+        run(_prepared(tmp_path), _python(tmp_path, body), STAGES, lambda told: None)
+    assert caught.value.kind == kind
+
+
+def test_a_program_that_is_none_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such program"):
+        run(_prepared(tmp_path), tmp_path / "nothing", STAGES, lambda told: None)
+
+
+def test_an_interrupted_stage_may_keep_what_it_has(tmp_path: Path) -> None:
+    python = _python(
+        tmp_path,
+        """
+        def keep(*_):
+            (file.parent / "kept").write_text(stage); sys.exit(1)
+        signal.signal(signal.SIGTERM, keep)
+        (file.parent / "up").write_text("")
+        time.sleep(60)
+        """,
+    )
+    _prepared(tmp_path)
+    code = (
+        "import sys; from pathlib import Path; import json\n"
+        "from speccli.core.training.job import Prepared\n"
+        "from speccli.core.training.run import run\n"
+        f"file = Path({str(tmp_path / 'job.json')!r})\n"
+        "prepared = Prepared(file, json.loads(file.read_text()), (), 1)\n"
+        f"run(prepared, Path({str(python)!r}), ('train',), lambda told: None)\n"
+    )
+    running = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "up").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(running.pid, signal.SIGINT)
+    running.wait(30)
+    assert (tmp_path / "kept").read_text() == "train"
+
+
+def _wanted(folder: Path, **changes: object) -> Wanted:
+    rows = [{"id": str(i), "prompt": f"question {i}"} for i in range(40)]
+    (folder / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given: dict[str, object] = {
+        "target": "t",
+        "out": folder / "out",
+        "data": (str(folder / "q.jsonl"),),
+        "steps": 5,
+        **changes,
+    }
+    return Wanted(**given)  # type: ignore[arg-type]
+
+
+def test_held_out_prompts_are_not_trained_on(tmp_path: Path) -> None:
+    made = job.prepare(_wanted(tmp_path, held_out=6))
+    trained = {
+        json.loads(line)["messages"][0]["content"]
+        for line in Path(made.document["prompts"]).read_text().splitlines()
+    }
+    test = next(t for t in made.tests if t.name == "q.jsonl")
+    assert len(test.prompts) == 6
+    assert made.trained_on == len(trained) == 34
+    assert not trained & {prompt.text for prompt in test.prompts}
+
+
+def test_a_fifth_at_most_is_held_out_of_a_small_set(tmp_path: Path) -> None:
+    assert job.prepare(_wanted(tmp_path)).trained_on == 32
+
+
+def test_a_folder_holds_one_job_but_may_be_trained_longer(tmp_path: Path) -> None:
+    job.prepare(_wanted(tmp_path))
+    job.prepare(_wanted(tmp_path, steps=50))
+    job.prepare(_wanted(tmp_path, steps=None, minutes=2.0))
+    with pytest.raises(UsageError, match=r"another job: .*target differ"):
+        job.prepare(_wanted(tmp_path, target="u"))
+    with pytest.raises(UsageError, match=r"training\.lr differ"):
+        job.prepare(_wanted(tmp_path, changes=("training.lr=1e-3",)))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"steps": None}, "how long"),
+        ({"minutes": 2.0}, "how long"),
+        ({"method": "medusa"}, "medusa"),
+        ({"data": ("mtbench",)}, "measured with"),
+        ({"changes": ("lr=1",)}, "unknown key 'lr'"),
+        ({"changes": ("training.rl=1",)}, "unexpected keyword argument 'rl'"),
+        ({"changes": ("engine.lr=1",)}, "training.NAME"),
+        ({"changes": ("training.lr",)}, "training.NAME"),
+        ({"init": Path("nowhere")}, "model.safetensors"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(
+    tmp_path: Path, change: dict[str, object], words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        job.prepare(_wanted(tmp_path, **change))
+
+
+def test_numbers_of_set_are_numbers(tmp_path: Path) -> None:
+    made = job.prepare(
+        _wanted(tmp_path, changes=("training.lr=1e-3", "answers.samples=1", "seed=3"))
+    )
+    assert made.document["training"]["lr"] == 0.001
+    assert made.document["answers"]["samples"] == 1
+    assert made.document["seed"] == 3
