@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
+
+Stage = Literal["pending", "loading", "terminating"]
+"""What a server that is not there yet, or not any more, is doing; none of it is a fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,10 @@ class Scrape:
     """What else the reader should know, e.g. that an oversized body was cut down."""
     info: Mapping[str, Any] = field(default_factory=dict)
     """What the server said of itself besides its metrics: `version`, `method`, `k`, `draft`."""
+    stage: Stage | None = None
+    """Where there was no answer and none is due yet, or any more: what the server is doing."""
+    fix: str | None = None
+    """What to do about the error, where the source knows."""
 
 
 def facts(told: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,6 +72,15 @@ class Source(Protocol):
 
     async def aclose(self) -> None:
         """Give connections and files back."""
+
+
+@runtime_checkable
+class ChangingSource(Protocol):
+    """A source whose targets come and go."""
+
+    @property
+    def present(self) -> frozenset[str]:
+        """Targets that exist as of the last round."""
 
 
 @runtime_checkable

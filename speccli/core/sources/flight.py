@@ -55,6 +55,13 @@ class Flight:
             self._collect()
         return self._handed_over()
 
+    def forget(self, name: str) -> None:
+        """It is no target any more: what it still owes is not waited for."""
+        if (task := self._asked.pop(name, None)) is not None:
+            task.cancel()
+        self._found.pop(name, None)
+        self._heard.discard(name)
+
     async def cancel(self) -> None:
         """Ask no more."""
         tasks = list(self._asked.values())
@@ -71,17 +78,27 @@ class Flight:
         return self._handed_over()
 
     def _collect(self) -> None:
-        """Of a target that answered late and again in time the newer answer counts."""
+        """Of a target that answered late and again in time the newer answer counts.
+
+        Raises:
+            Exception: what one of the questions raised; the rest of the answers are kept.
+        """
+        failed: BaseException | None = None
         for name, task in list(self._asked.items()):
             if not task.done():
                 continue
             del self._asked[name]
             if task.cancelled():
                 continue
+            if (error := task.exception()) is not None:
+                failed = failed or error
+                continue
             scrape, before = task.result(), self._found.get(name)
             if before is not None and before.info and not scrape.info:
                 scrape = replace(scrape, info=before.info)
             self._found[name] = scrape
+        if failed is not None:
+            raise failed
 
     def _handed_over(self) -> list[Scrape]:
         found, self._found = self._found, {}

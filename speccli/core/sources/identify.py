@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from speccli.core.engines.vllm import method_of
@@ -34,17 +35,22 @@ async def identify(
     headers: Mapping[str, str],
     *,
     deadline_s: float = _DEADLINE_S,
+    how: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """`version`, `method`, `k`, `draft` as far as the server tells them. Never raises."""
+    """`version`, `method`, `k`, `draft` as far as the server tells them. Never raises.
+
+    `how`: more arguments for each request (a proxy).
+    """
+    base = target.base_url
     info: dict[str, Any] = {}
     try:
         async with asyncio.timeout(min(deadline_s, _DEADLINE_S)):
-            version = await _json(session, f"{target.name}/version", headers)
+            version = await _json(session, f"{base}/version", headers, how)
             if isinstance(version, dict):
                 info |= facts(version)
-            server = await _json(session, f"{target.name}/server_info?config_format=json", headers)
+            server = await _json(session, f"{base}/server_info?config_format=json", headers, how)
             if server is None and not info:  # SGLang before it renamed it
-                server = await _json(session, f"{target.name}/get_server_info", headers)
+                server = await _json(session, f"{base}/get_server_info", headers, how)
             told = from_server_info(server)
         if "method" not in told and target.host in _LOOPBACK:
             told |= await asyncio.to_thread(_from_port, target.port)
@@ -54,8 +60,10 @@ async def identify(
     return info
 
 
-async def _json(session: aiohttp.ClientSession, url: str, headers: Mapping[str, str]) -> Any:
-    async with session.get(url, headers=headers, allow_redirects=False) as response:
+async def _json(
+    session: aiohttp.ClientSession, url: str, headers: Mapping[str, str], how: Mapping[str, Any]
+) -> Any:
+    async with session.get(url, headers=headers, allow_redirects=False, **how) as response:
         if response.status != 200:
             return None
         body = bytearray()

@@ -13,10 +13,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
-from urllib.parse import urljoin, urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
 
 from speccli.core.engines.registry import PROCESS_START
+from speccli.core.errors import SourceError
 from speccli.core.sources import tls
 from speccli.core.sources.access import Access, Token
 from speccli.core.sources.base import Scrape
@@ -24,6 +25,7 @@ from speccli.core.sources.body import BodyBuffer
 from speccli.core.sources.flight import Flight
 from speccli.core.sources.identify import identify
 from speccli.core.sources.redact import redact
+from speccli.core.sources.redirects import REDIRECTS, same_server, server_of
 from speccli.core.sources.targets import Target
 
 if TYPE_CHECKING:
@@ -36,7 +38,6 @@ _MAX_BACKOFF_S = 15.0
 _IDENTIFY_EVERY_S = 300.0
 _IDENTIFY_AGAIN_S = 30.0
 """After which a server that told nothing of itself is asked again."""
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _SPREAD_FROM = 16
 """Fleets larger than this have their scrapes spread over the interval."""
 _PROCESSES = 16
@@ -87,6 +88,8 @@ class ScrapeSource:
         self._token = Token(self._access)
         self._bearer: str | None = None
         self._flight = Flight()
+        self._how: dict[str, Any] = {}
+        """More arguments for each request (a proxy)."""
 
     async def scrapes(self) -> list[Scrape]:
         """One round with every answer, however long the slowest takes (up to the deadline).
@@ -128,6 +131,21 @@ class ScrapeSource:
             self._flight.ask(target.name, self._one(session, target, spread))
         return [target.name for target in due]
 
+    def watch_over(self, targets: Sequence[Target]) -> None:
+        """Scrape these from now on; what is known of those that stay is kept."""
+        self.targets = tuple(targets)
+        wanted = {target.name: target for target in targets}
+        for gone in [name for name in self._states if name not in wanted]:
+            del self._states[gone]
+            self._flight.forget(gone)
+        for name, target in wanted.items():
+            self._states.setdefault(name, _State(target.metrics_url))
+
+    def ask_now(self, name: str) -> None:
+        """Ask a target in the next round, however often it has failed."""
+        if (state := self._states.get(name)) is not None:
+            state.retry_at = 0.0
+
     async def aclose(self) -> None:
         """Close the connections."""
         await self._flight.cancel()
@@ -139,11 +157,10 @@ class ScrapeSource:
         if self._session is None:
             import aiohttp
 
-            needs_tls = any(t.metrics_url.startswith("https") for t in self.targets)
             connector = aiohttp.TCPConnector(
                 limit=0,
                 limit_per_host=0,
-                ssl=self._access.ssl_context() if needs_tls or self._access.tls else True,
+                ssl=self._tls(),
                 ttl_dns_cache=30,
                 keepalive_timeout=max(15.0, 3 * self.interval_s),
             )
@@ -158,6 +175,10 @@ class ScrapeSource:
             )
         return self._session
 
+    def _tls(self) -> ssl.SSLContext | bool:
+        needs_tls = any(t.metrics_url.startswith("https") for t in self.targets)
+        return self._access.ssl_context() if needs_tls or self._access.tls else True
+
     def _is_over(self, time_: float) -> bool:
         """Whether a time has come; one further away than any pause was set by another clock."""
         return not 0 < time_ - self._clock() <= 2 * _IDENTIFY_EVERY_S
@@ -166,29 +187,49 @@ class ScrapeSource:
         state = self._states[target.name]
         if spread:
             await asyncio.sleep(spread * self._jitter())
-        headers: dict[str, str] = {}
-        if target.user is not None:  # what a URL brings is meant for that URL
-            named = f"{target.user}:{target.password or ''}".encode()
-            headers["Authorization"] = f"Basic {base64.b64encode(named).decode()}"
-        elif self._bearer:
-            headers["Authorization"] = f"Bearer {self._bearer}"
+        headers = self._headers(target)
         try:
             async with asyncio.timeout(self._deadline_s):
-                scrape = await self._get(session, target, state.url, headers)
+                scrape = await self._asked(session, target, state.url, headers)
         except TimeoutError:
-            scrape = self._error(target, f"no answer within {self._deadline_s:g} s")
+            scrape = await self._late(target)
+        except SourceError:
+            raise
         except Exception as error:  # noqa: BLE001 - the client's many errors, one word each
-            scrape = self._error(target, await _looked_into(error, state.url))
+            scrape = await self._unasked(target, error, state.url)
         if scrape.status == 400 and b"HTTPS" in scrape.body[:1000]:  # nginx, Go
             scrape = self._error(target, tls.SPEAKS_TLS)
         self._remember(state, target, scrape)
         if scrape.status == 200 and self._identify and self._is_over(state.identify_at):
             # After the page and on its connection: an engine is asked one thing at a time.
-            info = await identify(session, target, headers, deadline_s=self._deadline_s)
+            info = await identify(
+                session, target, headers, deadline_s=self._deadline_s, how=self._how
+            )
             again = _IDENTIFY_EVERY_S if info else _IDENTIFY_AGAIN_S
             state.identify_at = self._clock() + again
             scrape = replace(scrape, info=info)
         return scrape
+
+    def _headers(self, target: Target) -> dict[str, str]:
+        """How it is told who asks."""
+        if target.user is not None:  # what a URL brings is meant for that URL
+            named = f"{target.user}:{target.password or ''}".encode()
+            return {"Authorization": f"Basic {base64.b64encode(named).decode()}"}
+        return {"Authorization": f"Bearer {self._bearer}"} if self._bearer else {}
+
+    async def _asked(
+        self, session: aiohttp.ClientSession, target: Target, url: str, headers: dict[str, str]
+    ) -> Scrape:
+        """One answer; whatever the client raises goes to `_unasked`."""
+        return await self._get(session, target, url, headers)
+
+    async def _unasked(self, target: Target, error: Exception, url: str) -> Scrape:
+        """What it means that there was no answer."""
+        return self._error(target, await _looked_into(error, url))
+
+    async def _late(self, target: Target) -> Scrape:
+        """What it means that there was none in time."""
+        return self._error(target, f"no answer within {self._deadline_s:g} s")
 
     def _remember(self, state: _State, target: Target, scrape: Scrape) -> None:
         started = _process_start(scrape.body)
@@ -211,25 +252,30 @@ class ScrapeSource:
     ) -> Scrape:
         status = 0
         for _ in range(_MAX_REDIRECTS + 1):
-            async with session.get(url, headers=headers, allow_redirects=False) as response:
+            asking = session.get(url, headers=headers, allow_redirects=False, **self._how)
+            async with asking as response:
                 status = response.status
-                if status not in _REDIRECTS:
+                if status not in REDIRECTS:
                     if status == 200:
-                        self._states[target.name].url = url
+                        self._learn(target, url)
                     return await self._body(target, response)
                 location = response.headers.get("Location")
             if not location:
                 return Scrape(self._clock(), target.name, status, note="a redirect to nowhere")
             onward = urljoin(url, location)
-            if not _same_server(url, onward):
+            if not same_server(url, onward):
                 return Scrape(
                     self._clock(),
                     target.name,
                     status,
-                    note=f"redirects to {_server(onward)}, perhaps a login",
+                    note=f"redirects to {server_of(onward)}, perhaps a login",
                 )
             url = onward
         return Scrape(self._clock(), target.name, status, note="it redirects in a circle")
+
+    def _learn(self, target: Target, url: str) -> None:
+        if (state := self._states.get(target.name)) is not None:
+            state.url = url
 
     async def _body(self, target: Target, response: aiohttp.ClientResponse) -> Scrape:
         import aiohttp
@@ -269,32 +315,6 @@ def _process_start(body: bytes) -> bytes | None:
 
 _NAME = PROCESS_START.encode()
 _STARTED = re.compile(_NAME + rb"(?:\{[^\n]{0,2000}\})? {1,8}([0-9.eE+-]{1,40})")
-
-
-def _server(url: str) -> str:
-    """`host:port`, never the credentials."""
-    try:
-        parts = urlsplit(url)
-        port = f":{parts.port}" if parts.port else ""
-    except ValueError:
-        return "an address that is none"
-    return f"{parts.hostname or 'nowhere'}{port}"
-
-
-def _same_server(url: str, onward: str) -> bool:
-    """Whether a redirect stays where the credentials belong, and does not leave TLS."""
-    try:
-        old, new = urlsplit(url), urlsplit(onward)
-        ports = [parts.port or _PORTS.get(parts.scheme) for parts in (old, new)]
-    except ValueError:
-        return False
-    if new.scheme not in _PORTS or old.hostname != new.hostname or (new.username or new.password):
-        return False
-    upgraded = (old.scheme, new.scheme) == ("http", "https") and ports == [80, 443]
-    return upgraded or (old.scheme == new.scheme and ports[0] == ports[1])
-
-
-_PORTS = {"http": 80, "https": 443}
 
 
 async def _looked_into(error: Exception, url: str) -> str:

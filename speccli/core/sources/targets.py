@@ -20,6 +20,11 @@ class Target:
     password: str | None = None
 
     @property
+    def base_url(self) -> str:
+        """What its other paths are appended to."""
+        return self.metrics_url.partition("?")[0].removesuffix("/metrics")
+
+    @property
     def host(self) -> str:
         """Host name or address."""
         return urlsplit(self.name).hostname or ""
