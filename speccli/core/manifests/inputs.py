@@ -56,7 +56,11 @@ VALUE = Kind(
 SECRET_KEY = Kind("key of a Secret", "token", _pattern(r"[-._a-zA-Z0-9]+", 253))
 CIDR = Kind("range of addresses", "write 10.0.0.1/32", _range)
 IMAGE = Kind("image", "name:tag or name@sha256:…", _pattern(r"[\w][\w./:@-]*", 1000))
-URL = Kind("URL", "http://prometheus.monitoring.svc:9090", _pattern(r"https?://[^\s/@]+\S*", 1000))
+URL = Kind(
+    "URL",
+    "http://prometheus.monitoring.svc:9090",
+    _pattern(r"https?://[^\s/@?#]+(/[^\s@]*)?", 1000),
+)
 HOST = Kind("host name", "llm.example.com", _pattern(rf"(\*\.)?{_PART}(\.{_PART})*", 253))
 GATEWAY = Kind("gateway", "NAME or NAMESPACE/NAME", _pattern(rf"({_PART}/)?{_PART}", 127))
 

@@ -52,10 +52,17 @@ def refuse(plan: Plan, options: RenderOptions) -> None:
     Raises:
         UsageError: what, and the key to change.
     """
+    for key, value, kind in option_words(options):
+        if not kind.fits(value):
+            raise UsageError(f"{key} {_shown(value)} is no {kind.name}", hint=kind.example)
     recipe = plan.facts.recipe
     for rule in (_engine, _gpus, _storage, _models, _arguments, _environment, _scaling, _words):
         for what, hint in rule(recipe, options):
             raise UsageError(f"{recipe.name}: {what}", hint=hint)
+
+
+def _shown(value: str) -> str:
+    return "(it holds a password)" if _SECRET_VALUE.search(value) else repr(value)
 
 
 def _engine(recipe: Recipe, options: RenderOptions) -> Iterator[_PROBLEM]:
@@ -152,9 +159,9 @@ def _environment(recipe: Recipe, options: RenderOptions) -> Iterator[_PROBLEM]:
 
 
 def _words(recipe: Recipe, options: RenderOptions) -> Iterator[_PROBLEM]:
-    for key, value, kind in (*recipe_words(recipe), *option_words(options)):
+    for key, value, kind in recipe_words(recipe):
         if not kind.fits(value):
-            yield f"{key} {value!r} is no {kind.name}", kind.example
+            yield f"{key} {_shown(value)} is no {kind.name}", kind.example
 
 
 def _scaling(recipe: Recipe, options: RenderOptions) -> Iterator[_PROBLEM]:
