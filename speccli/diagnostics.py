@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import tempfile
 import traceback
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -54,6 +57,40 @@ def progress(text: str) -> None:
         sys.stderr.flush()
 
 
+def is_live() -> bool:
+    """Whether `live` shows anything."""
+    return sys.stderr.isatty()
+
+
+def live(lines: Sequence[str]) -> None:
+    """Lines that the next ones, or the next word, overwrite; nothing without a terminal."""
+    if not is_live():
+        return
+    width, height = os.get_terminal_size(sys.stderr.fileno())
+    shown = [_printable(line)[: max(1, width - 1)] for line in lines[: max(1, height - 2)]]
+    text = _erased() + "".join(f"{line}\n" for line in shown)
+    _drawn.append(len(shown))
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def settle() -> None:
+    """What `live` drew last stays."""
+    _drawn.clear()
+
+
+_drawn: list[int] = []
+"""How many lines stand on the screen to be overwritten."""
+
+
+def _erased() -> str:
+    """What moves the cursor to the first of them and clears from there on."""
+    count = sum(_drawn)
+    _drawn.clear()
+    return f"\x1b[{count}A\x1b[J" if count else ""
+
+
 def watching(done_s: float, whole_s: float) -> None:
     """How far a look over a window has come."""
     progress(f"specctl: watching for {whole_s:.0f} s … {done_s:.0f}")
@@ -61,11 +98,15 @@ def watching(done_s: float, whole_s: float) -> None:
 
 def _write(text: str) -> None:
     # Reasons and names come from servers and files: nothing in them may move the cursor.
-    text = "".join(char if char.isprintable() or char == "\n" else "?" for char in text)
+    text = _printable(text)
     try:
         if sys.stderr.isatty():
-            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.write("\r\x1b[2K" + _erased())
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
     except (OSError, ValueError):  # stderr is gone: there is nobody left to tell
         return
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() or char == "\n" else "?" for char in text)

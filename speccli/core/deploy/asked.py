@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from speccli.core.kube.progress import Progress
     from speccli.core.manifests.pools import Unit
 
-_OF_THE_CLUSTER = frozenset({"kubernetes", "api_server", "create_namespace", "surge"})
-"""Options that the cluster decides at each deployment: no part of what is asked for."""
+_OF_THE_CLUSTER = frozenset(
+    {"kubernetes", "api_server", "create_namespace", "surge", "namespace", "name"}
+)
+"""Options that each deployment finds out by itself, or that say where the record is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,8 @@ class Asked:
 
     recipe: Recipe
     options: RenderOptions = field(default_factory=RenderOptions)
+    namespace: str | None = None
+    """None: the context's."""
     accept: tuple[str, ...] = ()
     """Codes of critical findings that do not keep it out."""
     force: bool = False
@@ -77,6 +81,7 @@ class Prepared:
     asked: Asked
     name: str
     namespace: str
+    context: str
     gate: Gate
     pools: tuple[Pool, ...]
     steps: tuple[Step, ...]
@@ -129,8 +134,11 @@ def options_again(told: Mapping[str, Any]) -> RenderOptions:
 
 
 def for_cluster(
-    options: RenderOptions, kubernetes: tuple[int, int], api_server: tuple[str, ...]
+    options: RenderOptions,
+    namespace: str,
+    kubernetes: tuple[int, int],
+    api_server: tuple[str, ...],
 ) -> RenderOptions:
     """The options with what the cluster decides."""
     ranges = tuple(dict.fromkeys((*options.api_server, *api_server)))
-    return replace(options, kubernetes=kubernetes, api_server=ranges)
+    return replace(options, namespace=namespace, kubernetes=kubernetes, api_server=ranges)

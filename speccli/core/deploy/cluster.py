@@ -81,10 +81,47 @@ _ANSWER_S = 120.0
 """For one answer of a model: a cold one takes long."""
 
 
+def attempt(
+    connect: Callable[[float | None], Cluster], asked: Asked, reporter: Reporter
+) -> Prepared:
+    """What a deployment would come to. Nothing is changed.
+
+    Raises:
+        GateError: critical findings that were not accepted.
+        Conflict: fields of others.
+        SpecctlError: the cluster cannot be asked, or would refuse.
+    """
+    offline(asked)
+    prepared = prepare(connect(None), asked, reporter, dry=True)
+    announce(prepared, reporter)
+    return prepared
+
+
+def announce(prepared: Prepared, reporter: Reporter) -> None:
+    """What should be known before it happens."""
+    for verdict in prepared.gate.verdicts:
+        if verdict.severity in {"warning", "unknown", "critical"}:
+            taken = ", accepted" if verdict.severity == "critical" else ""
+            reporter.warn(
+                f"{verdict.severity}{taken} {verdict.code}: {verdict.evidence}: {verdict.cause}"
+                f" → {verdict.action}"
+            )
+    for code in prepared.gate.idle:
+        reporter.warn(f"--accept {code}: there is no such critical finding")
+    for pool in prepared.pools:
+        if pool.rolls:
+            (reporter.warn if pool.strategy.downtime else reporter.say)(
+                f"{pool.unit.name} is rolled: {pool.strategy.words}"
+            )
+    for ref in prepared.kept:
+        reporter.say(f"{ref} of a former revision stays: delete --purge removes it")
+
+
 def carry_out(
     cluster: Cluster, prepared: Prepared, reporter: Reporter, *, patient: Callable[[], Cluster]
 ) -> Outcome:
     """What was prepared, for good."""
+    announce(prepared, reporter)
     told = _write_intent(cluster, prepared)
     force = prepared.asked.force
     pruned = apply.remove(cluster, prepared.prune_first, wait_s=apply.GONE_S)

@@ -36,13 +36,13 @@ class Gate:
         """
         if not self.refusing:
             return
-        codes = list(dict.fromkeys(verdict.code for verdict in self.refusing))
-        first = self.refusing[0]
-        more = f"; and {len(self.refusing) - 1} more" if len(self.refusing) > 1 else ""
+        first, codes = self.refusing[0], list(dict.fromkeys(each.code for each in self.refusing))
+        others = [code for code in codes if code != first.code]
+        more = f" (and {', '.join(others)})" if others else ""
         accept = " ".join(f"--accept {code}" for code in codes)
         raise GateError(
             f"refused, nothing was applied: {first.code}: {first.evidence}: {first.cause}{more}",
-            hint=f"{first.action}; or deploy it anyway with {accept}",
+            hint=f"{first.action}; or deploy it all the same with {accept}",
         )
 
 

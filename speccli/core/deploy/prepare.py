@@ -22,16 +22,18 @@ from speccli.core.deploy.gate import gate
 from speccli.core.errors import UsageError
 from speccli.core.findings.base import Severity
 from speccli.core.kube import apply, record, stock
-from speccli.core.kube.client import EVERYWHERE
+from speccli.core.kube.connection import EVERYWHERE
 from speccli.core.kube.errors import Clash, Conflict, Denied, NotInstalled
 from speccli.core.kube.fields import replicas_of
 from speccli.core.kube.record import Record, Revision
 from speccli.core.kube.references import needed
 from speccli.core.kube.refs import Ref
 from speccli.core.manifests.build import objects
-from speccli.core.manifests.options import server
+from speccli.core.manifests.notes import notes
+from speccli.core.manifests.options import RenderOptions, server
 from speccli.core.manifests.pools import Unit, units
 from speccli.core.preflight.base import Verdict
+from speccli.core.recipes.model import Recipe
 
 if TYPE_CHECKING:
     from speccli.core.kube.client import Cluster
@@ -47,33 +49,44 @@ def offline(asked: Asked) -> list[Unit]:
         UsageError: the recipe cannot be rendered.
     """
     found = units(asked.recipe, asked.options)
-    gate(verdicts_of(found), asked.accept).check()
+    gate(verdicts_of(asked.recipe, asked.options), asked.accept).check()
     return found
 
 
-def verdicts_of(found: Sequence[Unit]) -> list[Verdict]:
-    """What the plans of all pools say, each thing once."""
+def verdicts_of(recipe: Recipe, options: RenderOptions) -> list[Verdict]:
+    """What the plans of all pools and the manifests say, each thing once."""
     told: dict[tuple[str, str], Verdict] = {}
-    for unit in found:
+    for unit in units(recipe, options):
         for verdict in unit.plan.verdicts:
             where = verdict.subject if unit.pool == "main" else f"{unit.pool} {verdict.subject}"
             told.setdefault((verdict.rule, verdict.evidence), replace(verdict, subject=where))
+    for verdict in notes(recipe, options):
+        if verdict.rule != _ROLLOUT:
+            told.setdefault((verdict.rule, verdict.evidence), verdict)
     return list(told.values())
 
 
-def prepare(cluster: Cluster, asked: Asked, reporter: Reporter) -> Prepared:
+_ROLLOUT = "R-ROLLOUT"
+"""What a rendering has to suppose; here free GPUs are counted."""
+
+
+def prepare(cluster: Cluster, asked: Asked, reporter: Reporter, *, dry: bool = False) -> Prepared:
     """Ask the cluster, judge, and try everything on the server. Nothing is changed.
+
+    But a namespace is made where one was asked for (unless `dry`): without it nothing can be tried.
 
     Raises:
         GateError: critical findings that were not accepted.
         Conflict: fields that belong to somebody else.
         SpecctlError: the cluster cannot be asked, or would refuse.
     """
-    options = for_cluster(asked.options, _version(cluster), _api_servers(cluster))
+    namespace = asked.namespace or cluster.namespace
+    servers = _api_servers(cluster)
+    options = for_cluster(asked.options, namespace, _version(cluster), servers)
     found = units(asked.recipe, options)
-    name, namespace = found[0].deployment, options.namespace
+    name = found[0].deployment
     wanted = objects(asked.recipe, options)
-    _see_namespace(cluster, namespace, options.create_namespace, reporter, wanted)
+    _see_namespace(cluster, options, reporter, wanted, dry=dry)
     former = read_record(cluster, namespace, name)
     next_record, known = _next(former, asked, found, wanted, name)
     refs = [Ref.of(each) for each in wanted]
@@ -81,7 +94,7 @@ def prepare(cluster: Cluster, asked: Asked, reporter: Reporter) -> Prepared:
     known_refs = former.known if former else ()
     left = apply.leftovers(cluster, namespace, name, [*refs, own], known_refs)
     first, last, kept = apply.parted(left)
-    verdicts = [*verdicts_of(found), *_missing(cluster, wanted)]
+    verdicts = [*verdicts_of(asked.recipe, options), *_missing(cluster, wanted)]
     stocks = _stocks(cluster, found, wanted)
     lives = {unit.pool: _replicas(cluster, unit, namespace) for unit in found}
     verdicts += _stock_verdicts(found, stocks, lives)
@@ -98,6 +111,7 @@ def prepare(cluster: Cluster, asked: Asked, reporter: Reporter) -> Prepared:
         asked,
         name,
         namespace,
+        cluster.context,
         judged,
         tuple(pools),
         tuple(steps),
@@ -156,18 +170,26 @@ def _api_servers(cluster: Cluster) -> tuple[str, ...]:
 
 
 def _see_namespace(
-    cluster: Cluster, namespace: str, create: bool, reporter: Reporter, wanted: list[Object]
+    cluster: Cluster,
+    options: RenderOptions,
+    reporter: Reporter,
+    wanted: list[Object],
+    *,
+    dry: bool,
 ) -> None:
     """Nothing can be tried in a namespace that is not there."""
+    namespace = options.namespace
     try:
         if cluster.get("v1", "Namespace", namespace) is not None:
             return
     except Denied:
         return  # who may deploy into a namespace need not be allowed to read it
-    if not create:
+    if dry or not options.create_namespace:
+        create = f"kubectl create namespace {namespace}"
         raise UsageError(
-            f"there is no namespace {namespace} on {cluster.context}",
-            hint=f"--create-namespace, or kubectl create namespace {namespace}",
+            f"there is no namespace {namespace} on {cluster.context}"
+            + (": nothing can be tried in it" if dry else ""),
+            hint=create if dry else f"--create-namespace, or {create}",
         )
     made = next(each for each in wanted if each["kind"] == "Namespace")
     cluster.apply(made)
@@ -180,7 +202,7 @@ def _next(
     """The record as it is to be, and whether it has this revision already."""
     recipe, options = record.plain_recipe(asked.recipe), plain_options(asked.options)
     hashed = record.digest(wanted)
-    if former and former.current.is_for(recipe, options, hashed):
+    if former and former.current.is_for(asked.recipe, options, hashed):
         return former, True
     revision = Revision(
         number=former.current.number + 1 if former else 1,

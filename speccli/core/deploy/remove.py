@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from speccli.core.deploy.asked import Asked, options_again
@@ -12,7 +12,6 @@ from speccli.core.errors import UsageError
 from speccli.core.kube import apply, record
 from speccli.core.kube.record import Record, recipe_of, to_restore
 from speccli.core.kube.refs import Ref
-from speccli.core.manifests.pools import units
 
 if TYPE_CHECKING:
     from speccli.core.kube.client import Cluster
@@ -29,12 +28,13 @@ class Deletion:
     """Claims: what they hold takes long to be made again."""
 
 
-def deletion(cluster: Cluster, namespace: str, name: str, *, purge: bool) -> Deletion:
+def deletion(cluster: Cluster, given: str | None, name: str, *, purge: bool) -> Deletion:
     """What would go. Nothing is changed.
 
     Raises:
         UsageError: there is no such deployment.
     """
+    namespace = given or cluster.namespace
     told = _record_or_none(cluster, namespace, name)
     known = told.known if told else ()
     found = apply.leftovers(cluster, namespace, name, (), known)
@@ -75,7 +75,7 @@ def delete(
     return gone
 
 
-def restored(cluster: Cluster, namespace: str, name: str, number: int | None) -> Asked:
+def restored(cluster: Cluster, given: str | None, name: str, number: int | None) -> Asked:
     """What a rollback asks for: a former revision's recipe and options.
 
     What was served before is not held against today's rules: only the cluster's own are.
@@ -84,6 +84,7 @@ def restored(cluster: Cluster, namespace: str, name: str, number: int | None) ->
         UsageError: there is no such deployment.
         RecordError: it has no such revision.
     """
+    namespace = given or cluster.namespace
     told = read_record(cluster, namespace, name)
     if told is None:
         raise UsageError(
@@ -91,7 +92,8 @@ def restored(cluster: Cluster, namespace: str, name: str, number: int | None) ->
             hint="specctl list shows those there are",
         )
     revision = to_restore(told, number)
-    recipe, options = recipe_of(revision), options_again(revision.options)
-    codes = {v.code for v in verdicts_of(units(recipe, options)) if v.severity == "critical"}
+    recipe = recipe_of(revision)
+    options = replace(options_again(revision.options), name=name)
+    codes = {v.code for v in verdicts_of(recipe, options) if v.severity == "critical"}
     accept = tuple(dict.fromkeys((*revision.accepted, *sorted(codes))))
-    return Asked(recipe, options, accept, restores=revision.number)
+    return Asked(recipe, options, namespace, accept, restores=revision.number)

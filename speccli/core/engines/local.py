@@ -228,13 +228,19 @@ class LocalEngine:
             return ""
 
     def _last_error(self) -> str:
-        errors = _ERROR_LINE.findall(self._log())
-        return f": {errors[-1]}" if errors else ""
+        words = last_error(self._log())
+        return f": {words}" if words else ""
 
     def _start_error(self, message: str) -> EngineStartError:
         return EngineStartError(
             message, phase=self.phase(), log_tail=self.log_tail(), log_path=self.log_path
         )
+
+
+def last_error(log: str) -> str | None:
+    """The last exception in a log that names its own cause; None where there is none."""
+    errors = _ERROR_LINE.findall(log)
+    return str(errors[-1]) if errors else None
 
 
 def free_port() -> int:

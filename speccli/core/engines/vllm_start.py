@@ -1,7 +1,7 @@
 """How far the start of a vLLM has come, from its log.
 
-Marks are read in vLLM 0.32's `engine/core.py`, `worker/gpu_worker.py`, `worker/gpu_model_runner.py`,
-`model_loader/weight_utils.py`, `compilation/*.py` and `entrypoints`; most stand there since 0.11.
+Marks are read in vLLM 0.32: `engine/core.py`, `worker/gpu_worker.py`, `worker/gpu_model_runner.py`,
+`model_loader/weight_utils.py`, `compilation/*.py`, `entrypoints`. Most stand there since 0.11.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ MARKS: tuple[Mark, ...] = (
     Mark("Starting to load model", "loading the weights", "weights"),
     Mark("Loading drafter model", "loading the draft model", "weights"),
     Mark("Model loading took", "weights loaded", "compile"),
+    Mark("Starting torch.compile", "compiling", "compile"),
     Mark("Dynamo bytecode transform time", "compiling", "compile"),
     Mark("Compiling a graph", "compiling", "compile"),
     Mark("Available KV cache memory", "making room for the KV cache", "compile"),
     Mark("KV cache size", "making room for the KV cache", "compile"),
     Mark("Capturing CUDA graphs", "capturing CUDA graphs", "compile"),
+    Mark("Graph capturing finished", "CUDA graphs captured", "compile"),
     Mark("init engine (profile", "warming up", "compile"),
     Mark("Starting vLLM server", "opening the port", "compile"),
 )

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from speccli.core.errors import SpecctlError
+from speccli.core.errors import SpecctlError, UsageError
 from speccli.core.kube.refs import Ref
 from speccli.core.manifests.names import labels
 from speccli.core.recipes.load import plain
@@ -74,10 +74,14 @@ class Revision:
         """Whether it was seen to do what its recipe says."""
         return self.state == "ready" and bool(self.proof and self.proof.get("verdict") == "proven")
 
-    def is_for(self, recipe: Mapping[str, Any], options: Mapping[str, Any], objects: str) -> bool:
-        """Whether the same is asked for."""
-        same = self.recipe == recipe and self.options == options
-        return same and self.objects_hash == objects
+    def is_for(self, recipe: Recipe, options: Mapping[str, Any], objects: str) -> bool:
+        """Whether the same is asked for; a newer form of recipes may have keys of its own."""
+        if self.options != options or self.objects_hash != objects:
+            return False
+        try:
+            return recipe_of(self) == recipe
+        except UsageError:
+            return False
 
     def to_json(self) -> dict[str, Any]:
         """Its part of the record."""

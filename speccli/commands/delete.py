@@ -1,0 +1,93 @@
+"""`specctl delete NAME`: take a deployment away."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from speccli import diagnostics
+from speccli.commands._cluster_options import (
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    ToOption,
+    connector,
+    is_local,
+    state,
+)
+from speccli.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from speccli.core.deploy.remove import Deletion
+
+
+def command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The deployment.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Its claims too, with the weights and graphs on them.")
+    ] = False,
+    to: ToOption = None,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait until everything is gone.")
+    ] = True,
+    timeout: Annotated[
+        str, typer.Option(metavar="TIME", help="How long each object may take to be gone.")
+    ] = "10m",
+) -> None:
+    """Take a deployment away, with all that belongs to it.
+
+    Shows what goes and what stays, and asks. Claims stay unless --purge is given. Running requests
+    finish first, as the recipe's shutdown timeout has it.
+    """
+    from speccli.core.units import seconds
+
+    limit = seconds(timeout, what="--timeout")
+    if is_local(name, to, namespace, context, kubeconfig):
+        from speccli.core.deploy import place
+
+        here = place.place(state(), name)
+        if not place.is_kept(state(), name):
+            raise UsageError(f"no local deployment {name}", hint="specctl list")
+        _ask(f"stop the engine {name} at {here.url} and forget it", yes)
+        place.delete(here, diagnostics.say)
+        return
+    from speccli.core.deploy.remove import delete, deletion
+
+    cluster = connector(kubeconfig, context, namespace)(None)
+    asked = deletion(cluster, namespace, name, purge=purge)
+    _show(asked)
+    _ask(f"delete {name} from namespace {asked.namespace} of {cluster.context}", yes)
+    delete(cluster, asked, wait_s=limit if wait else None, say=diagnostics.say)
+    diagnostics.say(_left(asked))
+
+
+def _show(asked: Deletion) -> None:
+    diagnostics.say(f"goes: {', '.join(map(str, asked.goes))}")
+    if asked.stays:
+        diagnostics.say(f"stays: {', '.join(map(str, asked.stays))}")
+
+
+def _left(asked: Deletion) -> str:
+    if not asked.stays:
+        return f"{asked.name} is gone, and nothing of it is left"
+    return f"{asked.name} is gone; left: {', '.join(map(str, asked.stays))} (--purge removes it)"
+
+
+def _ask(what: str, yes: bool) -> None:
+    """Go on, or not.
+
+    Raises:
+        UsageError: nobody is there to be asked.
+        Abort: no.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(f"nobody can be asked whether to {what}", hint="--yes")
+    typer.confirm(f"{what}?", abort=True, err=True)
