@@ -68,6 +68,8 @@ class Job:
     method: str = "eagle3"
     prompts: Path | None = None
     """JSON lines: {"id", "messages"}."""
+    prompts_sha256: str | None = None
+    """Of that file, so that a job says what it was trained on."""
     init: Path | None = None
     """A Speculators folder to go on from."""
     aux_layers: tuple[int, ...] | None = None

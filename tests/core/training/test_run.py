@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from draft_training import job as stage_job
 from speccli.core.errors import UsageError
 from speccli.core.training import job
 from speccli.core.training.job import Prepared, Wanted
@@ -157,6 +158,14 @@ def test_held_out_prompts_are_not_trained_on(tmp_path: Path) -> None:
     assert len(test.prompts) == 6
     assert made.trained_on == len(trained) == 34
     assert not trained & {prompt.text for prompt in test.prompts}
+
+
+def test_the_stages_can_read_what_is_prepared(tmp_path: Path) -> None:
+    made = job.prepare(_wanted(tmp_path, changes=("aux_layers=[2, 5, 9]",)))
+    read = stage_job.read(made.file)
+    assert read.prompts == Path(made.document["prompts"])
+    assert read.aux_layers == (2, 5, 9)
+    assert read.training.steps == 5
 
 
 def test_a_fifth_at_most_is_held_out_of_a_small_set(tmp_path: Path) -> None:
