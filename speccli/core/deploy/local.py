@@ -167,18 +167,19 @@ def _start(here: Here, launch: Launch) -> None:
     write_atomic(here.folder / LAUNCH, launch.text())
     (here.folder / ENDED).unlink(missing_ok=True)
     with (here.folder / OWN_LOG).open("wb") as log:
-        process = subprocess.Popen(
+        subprocess.run(
             [sys.executable, "-m", "speccli.core.deploy.supervisor", str(here.folder)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
+            check=False,
         )
     give_up = time.monotonic() + _LOCK_S
-    while not here.alive:
-        if process.poll() is not None or time.monotonic() >= give_up:
+    while not here.alive and not (here.folder / ENDED).exists():
+        if time.monotonic() >= give_up:
             words = (here.folder / OWN_LOG).read_text(errors="replace").strip().splitlines()
-            why = words[-1] if words else here.ending()
+            why = words[-1] if words else f"nothing runs after {_LOCK_S:.0f} s"
             raise SpecctlError(f"{here.name} was not started: {why}", hint=f"see {here.log}")
         time.sleep(0.05)
 

@@ -137,5 +137,12 @@ def _note(folder: Path, why: str) -> None:
         (folder / ENDED).write_text(text, encoding="utf-8")
 
 
+def _detach() -> None:
+    """Become nobody's child: whoever started this need not wait for its end."""
+    if os.fork():
+        os._exit(0)
+
+
 if __name__ == "__main__":
+    _detach()
     sys.exit(main(Path(sys.argv[1])))

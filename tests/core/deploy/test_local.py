@@ -1,0 +1,171 @@
+"""A recipe as a process of this machine: started once, proven, replaced, ended for sure."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from speccli.core.deploy import local
+from speccli.core.deploy.asked import Asked
+from speccli.core.deploy.gate import GateError
+from speccli.core.deploy.look import deployed_here, on_this_machine
+from speccli.core.deploy.place import Here, delete, is_kept, place
+from speccli.core.deploy.supervisor import holder
+from speccli.core.errors import ExitCode, UsageError
+from speccli.core.recipes.load import load
+
+ENGINE = """
+import json, os, sys
+model, _, host, _, port, *rest = sys.argv[1:]
+print("non-default args: {}", flush=True)
+flag = "--speculative-config"
+asked = json.loads(rest[rest.index(flag) + 1]) if flag in rest else {}
+if os.environ.get("BREAK"):
+    print("ValueError: draft and target vocabularies differ", flush=True)
+    sys.exit(3)
+method = "none" if os.environ.get("SILENT") else asked.get("method", "none")
+words = ["sim", "--engines", "1", "--host", host, "--port", port, "--rate", "0", "--method", method]
+os.execv(sys.executable, [sys.executable, "-m", "speccli", *words])
+"""
+RECIPE = """
+name: tiny
+target: {model: meta-llama/Llama-3.3-70B-Instruct}
+draft: {method: ngram, K: 4, prompt_lookup_max: 4, prompt_lookup_min: 2}
+hardware: {gpu: h200, count: 2}
+serving: {tensor_parallel: 2, shutdown_timeout_s: 1, max_num_seqs: 16, max_model_len: 8192}
+"""
+Deploy = Callable[..., local.LocalOutcome]
+
+
+@pytest.fixture
+def deploy(tmp_path: Path) -> Iterator[Deploy]:
+    """Deploys the recipe with `--set` changes; whatever runs at the end is ended."""
+    recipe, engine = tmp_path / "tiny.yaml", tmp_path / "engine.py"
+    recipe.write_text(RECIPE)
+    engine.write_text(ENGINE)
+    said: list[str] = []
+
+    def go(*changes: str, timeout_s: float = 60.0, **more: object) -> local.LocalOutcome:
+        asked = Asked(load(str(recipe), changes), timeout_s=timeout_s, **more)  # type: ignore[arg-type]
+        return local.deploy(
+            tmp_path, asked, said.append, python=Path(sys.executable), launcher=[str(engine)]
+        )
+
+    yield go
+    here = place(tmp_path, "tiny")
+    if here.alive:
+        delete(here, said.append)
+
+
+def here_of(tmp_path: Path) -> Here:
+    return place(tmp_path, "tiny")
+
+
+def test_critical_findings_start_nothing(deploy: Deploy, tmp_path: Path) -> None:
+    with pytest.raises(GateError, match="PLAN_MEMORY"):
+        deploy("hardware.count=1", "serving.tensor_parallel=1", "target.quantization=bf16")
+    assert not (tmp_path / "local").exists()
+
+
+@pytest.mark.slow
+def test_an_engine_is_started_proven_kept_replaced_and_ended(
+    deploy: Deploy, tmp_path: Path
+) -> None:
+    first = deploy()
+    assert (first.exit_code, first.record.current.state) == (ExitCode.OK, "ready")
+    assert first.proof is not None
+    assert first.proof.verdict == "proven"
+    assert first.proof.simulated
+    here = here_of(tmp_path)
+    pid, before = holder(here.folder), (here.folder / "record.json").read_bytes()
+
+    again = deploy()
+    assert again.unchanged
+    assert holder(here.folder) == pid, "it was restarted"
+    assert (here.folder / "record.json").read_bytes() == before
+
+    changed = deploy("draft.K=3")
+    assert changed.record.current.number == 2
+    assert changed.url == first.url, "clients lost the address"
+    assert holder(here.folder) != pid
+
+    back = local.restored(here, None)
+    assert back.recipe.draft.k == 4
+    assert back.restores == 1
+
+    assert [told.name for told, *_ in on_this_machine(tmp_path)[0]] == ["tiny"]
+    supervisor = holder(here.folder)
+    delete(here, lambda _: None)
+    assert not here.folder.exists()
+    assert supervisor is not None
+    assert gone(supervisor)
+
+
+def gone(pid: int, seconds: float = 5.0) -> bool:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        try:
+            os.kill(pid, 0)
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+        except OSError:
+            return True
+        if state == "Z":  # its parent is this test
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.slow
+def test_an_engine_that_dies_says_its_last_words(deploy: Deploy, tmp_path: Path) -> None:
+    outcome = deploy("engine.env.BREAK=1")
+    assert outcome.exit_code is ExitCode.CRITICAL
+    assert "draft and target vocabularies differ" in outcome.why
+    assert outcome.record.current.state == "failed"
+    assert deployed_here(here_of(tmp_path)).words.startswith("not running: the engine ended")
+
+
+@pytest.mark.slow
+def test_an_engine_that_does_not_speculate_is_found_out(deploy: Deploy) -> None:
+    outcome = deploy("engine.env.SILENT=1")
+    assert outcome.exit_code is not ExitCode.OK
+    assert outcome.proof is not None
+    assert outcome.proof.verdict != "proven"
+
+
+@pytest.mark.slow
+def test_a_start_that_was_not_waited_for_is_completed_by_the_same_again(
+    deploy: Deploy, tmp_path: Path
+) -> None:
+    assert deploy(wait=False).end is None
+    pid = holder(here_of(tmp_path).folder)
+    outcome = deploy()
+    assert outcome.exit_code is ExitCode.OK
+    assert holder(here_of(tmp_path).folder) == pid
+
+
+@pytest.mark.slow
+def test_an_engine_does_not_outlive_its_supervisor(deploy: Deploy, tmp_path: Path) -> None:
+    outcome = deploy()
+    here = here_of(tmp_path)
+    pid = holder(here.folder)
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+    until = time.monotonic() + 10
+    while here.healthy() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not here.alive
+    with pytest.raises(Exception, match="no answer"):
+        local.ask_at(outcome.url, 2.0)("GET", "/health")
+
+
+def test_what_is_not_kept_is_no_deployment(tmp_path: Path) -> None:
+    assert not is_kept(tmp_path, "tiny")
+    assert not is_kept(tmp_path, "../tiny")
+    with pytest.raises(UsageError, match="no local deployment"):
+        deployed_here(here_of(tmp_path))
