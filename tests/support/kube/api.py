@@ -55,6 +55,7 @@ KINDS = {
     "PriorityClass": Kind("apis/scheduling.k8s.io/v1", "priorityclasses", namespaced=False),
     "DeviceClass": Kind("apis/resource.k8s.io/v1", "deviceclasses", namespaced=False),
     "ResourceSlice": Kind("apis/resource.k8s.io/v1", "resourceslices", namespaced=False),
+    "ResourceClaim": Kind("apis/resource.k8s.io/v1", "resourceclaims"),
     "ResourceClaimTemplate": Kind("apis/resource.k8s.io/v1", "resourceclaimtemplates"),
     "Pod": Kind("api/v1", "pods"),
     "Event": Kind("api/v1", "events"),

@@ -28,7 +28,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.support.kube import behaviour, definitions, keda, nodes
+from tests.support.kube import behaviour, definitions, devices, keda, nodes
 from tests.support.kube.api import Api, RefusedError, until
 from tests.support.kube.behaviour import Behaviour
 from tests.support.kube.binaries import built
@@ -47,7 +47,7 @@ class World:
 
     def __init__(self, plane: Plane) -> None:
         self.plane = plane
-        self._keda = False
+        self._keda = self._devices = False
 
     def need_keda(self) -> None:
         """Start KEDA, unless it runs."""
@@ -81,6 +81,13 @@ class World:
         for node in NODES:
             nodes.add(plane.api, node, _now())
         return self
+
+    def need_devices(self) -> None:
+        """Publish the nodes' GPUs for dynamic resource allocation too, unless they are."""
+        if not self._devices:
+            for body in (devices.device_class(), *devices.slices(NODES)):
+                self.plane.api.create(body)
+            self._devices = True
 
     def __exit__(
         self,
@@ -124,10 +131,12 @@ class Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        # Nothing new comes into a namespace that is being deleted. It takes ten seconds to go, but
+        # only its pods are in the way of the next test.
+        self._delete_quietly("Namespace", self.namespace)
         for pod in self.api.objects("Pod"):
             self._delete_quietly("Pod", pod["metadata"]["name"])
-        self._delete_quietly("Namespace", self.namespace)
-        until(lambda: not self.api.find("Namespace", self.namespace), "the namespace to go")
+        until(lambda: not self.api.objects("Pod"), "the pods to go")
         for one in self.api.objects("PriorityClass", {"app.kubernetes.io/managed-by": "specctl"}):
             self._delete_quietly("PriorityClass", one["metadata"]["name"])
         for node in self._nodes:

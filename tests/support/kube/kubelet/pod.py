@@ -49,8 +49,9 @@ class Pod:
         return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
 
     def _condition(self, kind: str, true: bool, reason: str = "") -> Object:
-        found = {"type": kind, "status": "True" if true else "False"}
-        return {**found, "reason": reason} if reason and not true else found
+        # A patch merges: what no longer holds is taken away by null.
+        why = reason if reason and not true else None
+        return {"type": kind, "status": "True" if true else "False", "reason": why}
 
     async def report(self) -> None:
         """Write the pod's status."""

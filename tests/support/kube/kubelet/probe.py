@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -33,7 +35,8 @@ async def once(address: str, container: Object, probe: Object) -> str | None:
     except TimeoutError:
         return f'Get "{url}": context deadline exceeded'
     except OSError as error:
-        return f'Get "{url}": dial tcp: {error.strerror or error}'
+        why = os.strerror(error.errno).lower() if error.errno else str(error)
+        return f'Get "{url}": dial tcp {urlsplit(url).netloc}: connect: {why}'
     except aiohttp.ClientError as error:
         return f'Get "{url}": {error}'
 
