@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
 from speccli.core.errors import SourceError
-from speccli.core.sources.base import PromptSource, Scrape, Source
+from speccli.core.sources.base import ChangingSource, PromptSource, Scrape, Source
 from speccli.core.stats.snapshot import Snapshot
 from speccli.core.stats.window import Window
 
@@ -98,7 +98,9 @@ class Poller:
         if self.tap is not None:
             self.tap.write(scrapes)
         self.window.push(scrapes)
-        dark = bool(scrapes) and all(s.error is not None for s in scrapes)
+        if isinstance(self.source, ChangingSource):
+            self.window.keep(self.source.present)
+        dark = bool(scrapes) and all(s.error is not None and s.stage is None for s in scrapes)
         self._failures = self._failures + 1 if dark else 0
         return self.snapshot()
 

@@ -75,6 +75,8 @@ def _finding(name: str, members: list[EngineSnapshot], now: float, severity: Sev
     elif now > seen:
         evidence.append(f"last read {duration(now - seen)} ago")
     cause, action = _advice(reason)
+    if members[0].fix:
+        cause, action = "its container ended, and is started again and again", members[0].fix
     return Finding(CODE, severity, name, ", ".join(evidence), cause, action, seen)
 
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, get_args
 
 from speccli.core.errors import RecordingError
 from speccli.core.metrics.page import WANTED_BYTES
 from speccli.core.metrics.parse import name_of
 from speccli.core.sources import streams
-from speccli.core.sources.base import Scrape, facts
+from speccli.core.sources.base import Scrape, Stage, facts
 from speccli.core.sources.body import bounded
 from speccli.core.sources.redact import redact, redact_page
 
@@ -134,6 +134,10 @@ def line_of(scrape: Scrape, *, full: bool = False) -> dict[str, Any]:
     line: dict[str, Any] = {"at": scrape.at, "target": scrape.target}
     if scrape.error is not None:
         line["error"] = redact(scrape.error)
+        if scrape.stage:
+            line["stage"] = scrape.stage
+        if scrape.fix:
+            line["fix"] = redact(scrape.fix)
     else:
         line["status"] = scrape.status
         body = scrape.body if full else _read_of(scrape.body)
@@ -304,7 +308,10 @@ def _scrape(value: Any) -> Scrape:
     raw_info = value.get("info")
     info = facts({**value, **(raw_info if isinstance(raw_info, dict) else {})})
     if value.get("error") is not None:
-        return Scrape(float(at), target, error=_plain(str(value["error"])), info=info)
+        error, fix = _plain(str(value["error"])), value.get("fix")
+        stage = next((each for each in get_args(Stage) if each == value.get("stage")), None)
+        fix = _plain(fix) if isinstance(fix, str) else None
+        return Scrape(float(at), target, error=error, info=info, stage=stage, fix=fix)
     status, body = value.get("status", 200), value["body"]
     if not isinstance(body, str) or isinstance(status, bool) or not isinstance(status, int):
         raise TypeError("status is not a number or body not a string")

@@ -14,12 +14,16 @@ from speccli.core.stats.measures import Metrics, Subject, measure
 from speccli.core.stats.track import Point
 from speccli.core.values import Latency, Number, Quantile
 
-EngineState = Literal["ok", "no-traffic", "partial", "stale", "missing", "down"]
+EngineState = Literal[
+    "ok", "no-traffic", "partial", "stale", "missing", "down", "pending", "loading", "terminating"
+]
 Processes = Literal["one", "unsure", "several"]
 """Who answers at an engine's URL; `unsure`: another process than before, as a restart or as one of
 several. Nothing is measured unless it is one."""
 FRESH: frozenset[str] = frozenset({"ok", "no-traffic", "partial"})
 """States whose numbers belong to now."""
+NOT_DUE: frozenset[str] = frozenset({"pending", "loading", "terminating"})
+"""States in which no numbers are due yet, or any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,8 @@ class EngineSnapshot:
     """Label inside its server; `?` where a target has shown none yet."""
     state: EngineState
     reason: str | None
+    fix: str | None = None
+    """What to do about the state, where the source knows."""
     kind: str = "vllm"
     model: str | None = None
     version: str | None = None

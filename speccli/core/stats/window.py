@@ -10,7 +10,7 @@ from typing import Any
 from speccli.core.cost import Pricing
 from speccli.core.metrics.counters import Counters
 from speccli.core.metrics.reader import Reader, Reading
-from speccli.core.sources.base import Scrape
+from speccli.core.sources.base import Scrape, Stage
 from speccli.core.stats.floor import Floor
 from speccli.core.stats.snapshot import EngineSnapshot, EngineState, Event, Snapshot
 from speccli.core.stats.states import NOT_ALONE, both, idle, processes_of, refused
@@ -28,6 +28,10 @@ class _Target:
     """Why its last scrape gave nothing; None when it did."""
     answered: bool = False
     """Whether the failing scrape was answered at all."""
+    stage: Stage | None = None
+    """Where no answer is due: what the server is doing instead."""
+    fix: str | None = None
+    """What to do about the failure, where the source knows."""
     asked_at: float | None = None
     """The newest time of its answers, and of its failures."""
     read_at: float | None = None
@@ -184,6 +188,7 @@ class Window:
         if target.failure is not None:
             self._say(_host(scrape.target), "answers again", at=scrape.at)
         target.failure, target.read_at, target.note = None, scrape.at, scrape.note
+        target.stage = target.fix = None
         told = bool(scrape.info)
         return [track for c in reading.engines if (track := self._count(c, told=told)) is not None]
 
@@ -214,9 +219,14 @@ class Window:
         return track if alone else None
 
     def _failed(self, scrape: Scrape, target: _Target, why: str, *, answered: bool) -> None:
-        if target.failure is None and target.read_at is not None:
-            self._say(_host(scrape.target), f"cannot be read: {why}", "warning", at=scrape.at)
+        host = _host(scrape.target)
+        if scrape.stage is not None:
+            if scrape.stage != target.stage:
+                self._say(host, f"{scrape.stage}: {why}", at=scrape.at)
+        elif (target.failure is None and target.read_at is not None) or target.stage is not None:
+            self._say(host, f"cannot be read: {why}", "warning", at=scrape.at)
         target.failure, target.answered = why, answered
+        target.stage, target.fix = scrape.stage, scrape.fix
 
     def _engine(
         self, key: tuple[str, str], track: Track, now: float, window: float | None
@@ -232,6 +242,7 @@ class Window:
             engine=key[1],
             state=state,
             reason=reason,
+            fix=target.fix,
             kind=last.kind,
             model=last.model,
             version=target.info.get("version") or last.version,
@@ -264,6 +275,8 @@ class Window:
 
     def _state(self, track: Track, target: _Target, now: float) -> tuple[EngineState, str | None]:
         age = now - track.last.at
+        if target.stage is not None:
+            return target.stage, target.failure
         if target.failure is not None:
             if age <= self.settings.stale_s and track.last.at > 0:
                 return "stale", f"{target.failure} ({age:.0f} s ago it answered)"
@@ -286,8 +299,9 @@ class Window:
         return EngineSnapshot(
             target=name,
             engine="?",
-            state="missing" if target.answered else "down",
+            state=target.stage or ("missing" if target.answered else "down"),
             reason=target.failure or "not read yet",
+            fix=target.fix,
             kind="vllm",
             version=target.info.get("version"),
             method=target.info.get("method", "unknown"),

@@ -101,6 +101,9 @@ _STATE_SEVERITY = {
     "stale": "warning",
     "missing": "critical",
     "down": "critical",
+    "pending": "warning",
+    "loading": "unknown",
+    "terminating": "unknown",
 }
 
 _WORDS = {

@@ -54,6 +54,7 @@ def engine(each: EngineSnapshot) -> dict[str, Any]:
         "draft": each.draft,
         "state": each.state,
         "reason": each.reason,
+        "fix": each.fix,
         "resets": each.resets,
         "sources": dict(each.sources),
         **metrics(each.metrics),

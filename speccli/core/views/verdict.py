@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from speccli.core.findings._text import plural
-from speccli.core.stats.snapshot import EngineSnapshot, Snapshot
+from speccli.core.stats.snapshot import NOT_DUE, EngineSnapshot, Snapshot
 from speccli.core.views.format import duration, hundredths, ratio
 from speccli.core.views.state import RANK, Finding, UiState, without_scheme
 from speccli.core.views.text import Line, Span, glyph, line, wrap
 
 _SETTLE_S = 5.0
 """Seconds of data under which the absence of drafts is not worth a word."""
+_NO_TROUBLE = frozenset({"ok", "no-traffic", "loading", "terminating"})
+"""States an engine passes through when all is well."""
 _ALL_OF_IT = "… (a)"
 """Where a sentence was cut: the key that shows it whole."""
 
@@ -50,7 +52,7 @@ def verdict(
         return replace(_dark(snapshot, ui), more=len(others))
     if grave:
         return _found(grave, snapshot, now)
-    troubled = [e for e in snapshot.engines if e.state not in ("ok", "no-traffic")]
+    troubled = [e for e in snapshot.engines if e.state not in _NO_TROUBLE]
     if troubled:
         return _troubled(troubled, snapshot)
     low = [e for e in snapshot.engines if e.low_since is not None]
@@ -120,6 +122,9 @@ def _several(names: Sequence[str], most: int = 2) -> str:
 
 def _dark(snapshot: Snapshot, ui: UiState) -> Verdict:
     """No engine can be read now: what is known, what was tried, what to do."""
+    not_due = [e for e in snapshot.engines if e.state in NOT_DUE]
+    if not_due and len(not_due) == len(snapshot.engines):
+        return _on_their_way(not_due)
     reasons = Counter(e.reason or e.state for e in snapshot.engines)
     reason, times = reasons.most_common(1)[0]
     first = next(e for e in snapshot.engines if (e.reason or e.state) == reason)
@@ -131,6 +136,16 @@ def _dark(snapshot: Snapshot, ui: UiState) -> Verdict:
             "warning", "STALE", f"{who}: {reason}{others}", "numbers below are the last ones read"
         )
     return Verdict("unknown", "UNKNOWN", f"{who}: {reason}{others}", _advice(reason))
+
+
+def _on_their_way(engines: Sequence[EngineSnapshot]) -> Verdict:
+    """None serves, and none should: they are being started or ended."""
+    count = Counter(e.state for e in engines)
+    many = ", ".join(f"{n} {state}" for state, n in count.most_common())
+    first = min(engines, key=lambda e: (e.state != "pending", e.state != "loading"))
+    text = f"no engine serves yet: {many}; {first.target}: {first.reason or first.state}"
+    severity = "warning" if count["pending"] else "unknown"
+    return Verdict(severity, first.state.upper(), text, first.fix or "")
 
 
 _ADVICE = (
@@ -178,13 +193,14 @@ def _found(grave: Sequence[Finding], snapshot: Snapshot, now: float) -> Verdict:
 
 
 def _troubled(troubled: Sequence[EngineSnapshot], snapshot: Snapshot) -> Verdict:
-    order = {"down": 0, "missing": 1, "stale": 2, "partial": 3}
-    worst = min(troubled, key=lambda e: order[e.state])
+    order = ("down", "missing", "pending", "stale", "partial")
+    worst = min(troubled, key=lambda e: order.index(e.state))
     severity = "warning"
     text = f"{worst.name} is {worst.state}: {worst.reason or 'no reason given'}"
     fine = len(snapshot.engines) - len(troubled)
     text += f"; {fine} of {len(snapshot.engines)} engines ok"
     advice = _advice(worst.reason or "") if worst.state in ("down", "missing") else ""
+    advice = worst.fix or advice
     return Verdict(severity, severity.upper(), text, advice, len(troubled) - 1)
 
 
@@ -224,4 +240,7 @@ def _fine(snapshot: Snapshot) -> Verdict:
         f"speculation is on: {drafting} of {plural(total, 'engine')} drafting, "
         f"{ratio(rate.value)} accepted, AL {hundredths(length.value)}{since}"
     )
+    for state in ("loading", "terminating"):
+        if count := sum(e.state == state for e in engines):
+            text += f"; {count} {state}"
     return Verdict("ok", "OK", text)
