@@ -188,6 +188,7 @@ def rules(
 
     Thresholds are those of `alert check`: --floor, --hold, specctl.toml. Sources are not asked.
     """
+    from speccli.core.alert.rules.left_out import IN_PART, left_out
     from speccli.core.alert.rules.promtool import prove
     from speccli.core.alert.rules.write import files, labels_of, terms_of, write
 
@@ -196,6 +197,10 @@ def rules(
     texts = files(terms, namespace=namespace, labels=labels_of(label or ()))
     for path in write(out, texts, force=force):
         output.text(str(path))
+    for code, why in left_out(terms).items():
+        diagnostics.say(f"no rule for {code}: {why}")
+    less = ", ".join(code for code in IN_PART if code not in left_out(terms))
+    diagnostics.say(f"rules see less than checks of {less}: docs/alerting.md")
     if test:
         for line in prove(out):
             diagnostics.say(line)

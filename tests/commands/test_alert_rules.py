@@ -16,6 +16,7 @@ import yaml
 
 from speccli.core.alert.notify.alertmanager import alert_name
 from speccli.core.alert.rules.alerting import alerts
+from speccli.core.alert.rules.left_out import FOR_CHECKS, IN_PART, left_out
 from speccli.core.alert.rules.model import Alert, Terms
 from speccli.core.alert.rules.write import (
     ALERTING,
@@ -23,9 +24,12 @@ from speccli.core.alert.rules.write import (
     OPERATOR,
     RECORDING,
     TESTS,
+    TESTS_OF_A_DAY,
     files,
     write,
 )
+from speccli.core.baseline import Key
+from speccli.core.baseline.model import BatchSpeed
 from speccli.core.baseline.reference import REFERENCES
 from speccli.core.cost import Pricing
 from speccli.core.findings.base import CODES, Thresholds
@@ -43,7 +47,11 @@ EVERYTHING = Terms(
         hold_s=1800,
         acceptance_floor=0.5,
     ),
-    replace(REFERENCES[0], name="prod"),
+    replace(
+        REFERENCES[0],
+        name="prod",
+        plain=(BatchSpeed(32, 900.0, 60), BatchSpeed(64, 1500.0, 60), BatchSpeed(128, 2000.0, 60)),
+    ),
     Pricing(2.5, 4, None),
     require_traffic=True,
 )
@@ -58,6 +66,17 @@ ALL_CODES = {
     "ENGINE_DOWN",
     "METRICS_MISSING",
     "METRICS_INCONSISTENT",
+    "ACCEPTANCE_SLOPE",
+    "VERSION_SKEW",
+    "PARTIAL_DATA",
+}
+OF_TERMS = {
+    "BATCH_COLLAPSE",
+    "BASELINE_KEY_MISMATCH",
+    "QUEUE_WAIT",
+    "P99_REGRESSION",
+    "COST_OVER",
+    "NO_TRAFFIC",
 }
 
 
@@ -82,14 +101,15 @@ def test_every_alert_fires_when_it_must_and_not_when_it_must_not(
 ) -> None:
     write(tmp_path, made(terms))
     promtool(tmp_path, "check", "rules", RECORDING, ALERTING)
-    promtool(tmp_path, "test", "rules", TESTS)
+    promtool(tmp_path, "test", "rules", TESTS, TESTS_OF_A_DAY)
 
 
 @pytest.mark.parametrize("terms", TERMS.values(), ids=TERMS)
 def test_every_alert_has_a_case_that_fires_and_one_that_does_not(terms: Terms) -> None:
-    tests = yaml.safe_load(made(terms)[TESTS])["tests"]
+    tests = yaml.safe_load(made(terms)[TESTS])["tests"][1:]
+    tests += yaml.safe_load(made(terms)[TESTS_OF_A_DAY])["tests"]
     expected: dict[str, list[bool]] = {}
-    for test in tests[1:]:
+    for test in tests:
         name = test["name"].split()[0]
         case = next(c for c in test["alert_rule_test"] if c["alertname"] == name)
         expected.setdefault(name, []).append(bool(case["exp_alerts"]))
@@ -106,16 +126,29 @@ def test_the_manifests_are_up_to_date() -> None:
 def test_codes_severities_and_names_are_those_of_checks() -> None:
     found = alerts(Terms())
     assert {alert.code for alert in found} == ALL_CODES
-    assert {alert.code for alert in alerts(EVERYTHING)} == ALL_CODES | {
-        "QUEUE_WAIT",
-        "P99_REGRESSION",
-        "COST_OVER",
-        "NO_TRAFFIC",
-    }
+    assert {alert.code for alert in alerts(EVERYTHING)} == ALL_CODES | OF_TERMS
     for alert in alerts(EVERYTHING):
         assert alert.code in CODES
         assert alert.severity in {"warning", "critical"}
         assert alert.alert == alert_name(alert.code) or alert.name
+
+
+def test_every_code_is_a_rule_or_is_said_to_be_none() -> None:
+    assert left_out(EVERYTHING) == FOR_CHECKS
+    assert set(left_out(Terms())) == OF_TERMS | set(FOR_CHECKS)
+    for terms in TERMS.values():
+        assert set(left_out(terms)) | {alert.code for alert in alerts(terms)} == set(CODES)
+    page = (ROOT / "docs" / "alerting.md").read_text()
+    for code in (*FOR_CHECKS, *IN_PART, *OF_TERMS):
+        assert f"| {code} |" in page, code
+
+
+def test_a_baseline_is_held_against_its_own_model_alone() -> None:
+    named = 'model_name="meta-llama/Llama-3.1-8B-Instruct"'
+    for code in ("ACCEPTANCE_DRIFT", "BASELINE_KEY_MISMATCH"):
+        assert named in _of(code, EVERYTHING).expr
+    nameless = replace(EVERYTHING, baseline=replace(REFERENCES[0], key=Key(k=3)))
+    assert "model_name" not in _of("ACCEPTANCE_DRIFT", nameless).expr
 
 
 def _of(code: str, terms: Terms) -> Alert:
@@ -210,6 +243,7 @@ def test_the_command_writes_the_files_and_says_which(tmp_path: Path) -> None:
         RECORDING,
         ALERTING,
         TESTS,
+        TESTS_OF_A_DAY,
         OPERATOR,
         DASHBOARD,
     ]

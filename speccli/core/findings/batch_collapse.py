@@ -12,7 +12,7 @@ from speccli.core.findings.base import Finding, Hit, Rule, Thresholds
 from speccli.core.stats.measures import batch_size
 
 CODE = "BATCH_COLLAPSE"
-_SLOWER = 0.95
+SLOWER = 0.95
 """Share of the plain arm's speed that is still called even: both are measured with noise."""
 _LEAST_S = 5.0
 
@@ -40,7 +40,7 @@ def _judged(
     if pool.since_start or (pool.seconds or 0.0) < _LEAST_S:
         return
     wanted = speed_at(plain, size)
-    if wanted is None or speed >= _SLOWER * wanted:
+    if wanted is None or speed >= SLOWER * wanted:
         return
     drafts = (pool.sums("drafts") or (0.0,))[0]
     evidence = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -24,6 +25,7 @@ from speccli.core.stats.mix import (
 from speccli.core.stats.slope import Slope
 
 LIMIT = 8640.0
+PAGE = (Path(__file__).parents[3] / "docs" / "drift.md").read_text()
 COUNTS = st.floats(0, 1e9)
 
 
@@ -75,6 +77,21 @@ def test_lower_rates_are_never_less_evidence(rates: list[float], less: float) ->
 
 def test_one_look_alone_never_alarms_however_bad() -> None:
     assert run(Detector(), [0.0]) == [False]
+
+
+@pytest.mark.parametrize("row", [200, 1000, 10_000])
+def test_the_page_says_how_many_looks_a_fall_takes(row: int) -> None:
+    scatter = Dispersion(per_draft=per_draft_variance((0.73, 0.52, 0.35), 1.6 / 3), wander=0.01)
+    cells = []
+    for fall in (0.05, 0.10, 0.20, 0.35):
+        detector, looks, alarm = Detector(), 0, False
+        while not alarm:
+            looks += 1
+            low = look(1.6 / 3 - fall, row, at=300.0 * looks)
+            spread = math.sqrt(scatter.variance(row))
+            alarm = detector.take(low, 1.6 / 3, spread, scatter.margin(0.01), LIMIT)
+        cells.append(f"{looks} looks")
+    assert f"| {row:,} | {' | '.join(cells)} |\n" in PAGE
 
 
 def test_a_fall_alarms_is_dated_and_clears_when_it_is_over() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from speccli.core.alert.rules import engines
 from speccli.core.alert.rules import expressions as ex
+from speccli.core.alert.rules.compared import compared_alerts
 from speccli.core.alert.rules.model import (
     BASELINE,
     COST,
@@ -35,11 +37,14 @@ def constants(terms: Terms) -> list[dict[str, Any]]:
         named = {"baseline": terms.baseline.name}
         value = f"vector({terms.baseline.rate:.6g})"
         rules.append({"record": BASELINE, "expr": value, "labels": named})
+        if terms.baseline.plain:
+            made = engines.batch_records(terms.baseline.plain, terms.model)
+            rules += [{"record": name, "expr": expression} for name, expression in made]
     price = terms.pricing.gpu_hour_usd
     if price is not None:
         hourly = price * terms.pricing.gpus_per_engine
-        made = derived.bare("specctl:generation_tokens:rate2m")
-        cost = f"{derived.ENGINES} * {hourly:.6g} / (3600 * ({made} > 0)) * 1e6"
+        tokens = derived.bare("specctl:generation_tokens:rate2m")
+        cost = f"{derived.ENGINES} * {hourly:.6g} / (3600 * ({tokens} > 0)) * 1e6"
         rules.append({"record": COST, "expr": cost})
     return rules
 
@@ -52,8 +57,13 @@ def alerts(terms: Terms) -> list[Alert]:
         found.insert(0, _not_active(thresholds))
     found += [stalled for adapter in ADAPTERS for stalled in _stalled(adapter.kind)]
     found += [*_down(), *_missing(), _absent(), _contradict(), _watch()]
-    found += [*target_alerts(terms)]
-    return found
+    return [*found, *compared_alerts(terms), *target_alerts(terms)]
+
+
+def of_engines(terms: Terms) -> list[dict[str, Any]]:
+    """What is recorded of single engines, seldom: it is asked for by the day."""
+    expression = engines.acceptance(terms.thresholds.min_draft_tokens)
+    return [{"record": engines.ACCEPTANCE, "expr": expression}]
 
 
 def _not_active(t: Thresholds) -> Alert:
@@ -132,7 +142,8 @@ def _drift(terms: Terms) -> Alert:
         quiet = Stream({"accepted": "0+1800x1440 2593740+1740x480"}, at="13h30m")
     else:
         fallen = base.rate - terms.margin
-        expr = ex.drift_of_baseline(BASELINE, terms.margin, terms.thresholds.min_draft_tokens)
+        least = terms.thresholds.min_draft_tokens
+        expr = ex.drift_of_baseline(BASELINE, terms.margin, least, terms.model)
         against = f"baseline {base.name}'s {base.rate:.3f}"
         low, near = round(3000 * fallen * 0.9), round(3000 * (fallen + 0.25 * terms.margin))
         fires = Stream({"accepted": f"0+{low}x480"}, at="2h")

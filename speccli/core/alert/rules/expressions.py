@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from speccli.core.engines.base import Adapter
 from speccli.core.engines.registry import ADAPTERS
 from speccli.core.sources.derived import ACCEPTANCE, AT, bare
@@ -32,10 +34,17 @@ def cliff(ratio: float, first: float, draft_tokens: float) -> str:
     return f"{one} / {zero} < {ratio:g} and {zero} >= {first:g} and {enough(draft_tokens)}"
 
 
-def drift_of_baseline(baseline: str, margin: float, draft_tokens: float) -> str:
-    """Half an hour's acceptance against a constant."""
-    now = f"avg_over_time({ACCEPTANCE}[30m])"
+def drift_of_baseline(
+    baseline: str, margin: float, draft_tokens: float, model: str | None = None
+) -> str:
+    """Half an hour's acceptance against a constant, of that model alone where one is given."""
+    now = f"avg_over_time({ACCEPTANCE}{picked(model)}[30m])"
     return f"{now} < scalar({baseline}) - {margin:g} and {enough(draft_tokens)}"
+
+
+def picked(model: str | None) -> str:
+    """The matcher of one model; empty for all."""
+    return f"{{model_name={json.dumps(model, ensure_ascii=False)}}}" if model else ""
 
 
 def drift_of_day(draft_tokens: float) -> str:
@@ -49,7 +58,7 @@ def drift_of_day(draft_tokens: float) -> str:
 def stalled(kind: str) -> str:
     """An engine has work all the time, and its tokens do not grow."""
     adapter = _adapter(kind)
-    by = _identity(adapter)
+    by = identity_of(adapter)
     running = _least(adapter, "running")
     waiting = _least(adapter, "waiting")
     names = next(c.names for c in adapter.counters if c.field == "generation_tokens")
@@ -60,13 +69,13 @@ def stalled(kind: str) -> str:
 
 def down() -> str:
     """A target that had an engine, and does not answer."""
-    return f"up == 0 and on (job,instance) ({_was_engine()})"
+    return f"up == 0 and on (job,instance) ({was_engine()})"
 
 
 def missing() -> str:
     """A target that had an engine, and answers without one."""
     here = " or ".join(name for name in _running())
-    return f"up == 1 unless on (job,instance) ({here}) and on (job,instance) ({_was_engine()})"
+    return f"up == 1 unless on (job,instance) ({here}) and on (job,instance) ({was_engine()})"
 
 
 def idle() -> str:
@@ -76,7 +85,8 @@ def idle() -> str:
     return f"{made} == 0 and {busy} == 0"
 
 
-def _was_engine() -> str:
+def was_engine() -> str:
+    """Targets that had an engine within the last hour."""
     return " or ".join(f"max_over_time({name}[{_SEEN}])" for name in _running())
 
 
@@ -96,5 +106,6 @@ def _adapter(kind: str) -> Adapter:
     return next(adapter for adapter in ADAPTERS if adapter.kind == kind)
 
 
-def _identity(adapter: Adapter) -> str:
+def identity_of(adapter: Adapter) -> str:
+    """Labels that tell one engine from another."""
     return ",".join(("job", "namespace", "instance", *adapter.engine_labels, "model_name"))

@@ -10,6 +10,7 @@ from speccli.core.alert.notify.alertmanager import alert_name
 from speccli.core.baseline import Baseline
 from speccli.core.cost import Pricing
 from speccli.core.findings.base import Thresholds
+from speccli.core.sources.promql import RULE_INTERVAL_S
 
 FLOOR = "specctl:acceptance_floor"
 BASELINE = "specctl:acceptance_baseline"
@@ -25,6 +26,11 @@ class Terms:
     baseline: Baseline | None = None
     pricing: Pricing = Pricing()
     require_traffic: bool = False
+
+    @property
+    def model(self) -> str | None:
+        """The model that the baseline is of; None where it tells none."""
+        return self.baseline.key.target if self.baseline else None
 
     @property
     def margin(self) -> float:
@@ -63,6 +69,8 @@ class Alert:
     name: str = ""
     kind: str | None = None
     """Engine kind, where the expression loses it."""
+    every_s: float = RULE_INTERVAL_S
+    """How often it is looked at, seconds."""
 
     @property
     def alert(self) -> str:

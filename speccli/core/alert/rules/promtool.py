@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from speccli.core.alert.rules.write import ALERTING, RECORDING, TESTS
+from speccli.core.alert.rules.write import ALERTING, RECORDING, TESTS, TESTS_OF_A_DAY
 from speccli.core.errors import SpecctlError, UsageError
 
 _PATIENCE_S = 300
@@ -23,7 +23,10 @@ def prove(folder: Path) -> list[str]:
     if tool is None:
         raise UsageError("promtool is not installed", hint="it comes with Prometheus")
     said = []
-    for words in (["check", "rules", RECORDING, ALERTING], ["test", "rules", TESTS]):
+    for words in (
+        ["check", "rules", RECORDING, ALERTING],
+        ["test", "rules", TESTS, TESTS_OF_A_DAY],
+    ):
         command = " ".join(["promtool", *words])
         try:
             done = subprocess.run(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from speccli.core.alert.examine import Terms as Judged
-from speccli.core.alert.rules.alerting import alerts, constants
-from speccli.core.alert.rules.cases import cases_of
+from speccli.core.alert.rules.alerting import alerts, constants, of_engines
+from speccli.core.alert.rules.cases import cases_of, quiet_of
 from speccli.core.alert.rules.dashboard import UID, dashboard
-from speccli.core.alert.rules.model import Terms
+from speccli.core.alert.rules.engines import EVERY_S
+from speccli.core.alert.rules.left_out import left_out
+from speccli.core.alert.rules.model import Alert, Terms
 from speccli.core.config import Settings
 from speccli.core.errors import UsageError
 from speccli.core.open import pricing_of
@@ -21,6 +23,7 @@ from speccli.core.sources.recorded import recording_rules, rules_text
 RECORDING = "recording-rules.yaml"
 ALERTING = "alerting-rules.yaml"
 TESTS = "rules-test.yaml"
+TESTS_OF_A_DAY = "rules-test-day.yaml"
 OPERATOR = "prometheus-rule.yaml"
 DASHBOARD = "grafana-dashboard.json"
 _MARK = "# Written by "
@@ -28,17 +31,24 @@ _MARK = "# Written by "
 
 def alerting_rules(terms: Terms) -> dict[str, Any]:
     """The alerting rules file, thresholds as series first."""
-    interval = duration(RULE_INTERVAL_S)
+    often, seldom = _apart(alerts(terms))
+    groups = (
+        ("specctl-thresholds", constants(terms), RULE_INTERVAL_S),
+        ("specctl-alerts", [alert.rule() for alert in often], RULE_INTERVAL_S),
+        ("specctl-engines", [*of_engines(terms), *(alert.rule() for alert in seldom)], EVERY_S),
+    )
     return {
         "groups": [
-            {"name": "specctl-thresholds", "rules": constants(terms), "interval": interval},
-            {
-                "name": "specctl-alerts",
-                "rules": [alert.rule() for alert in alerts(terms)],
-                "interval": interval,
-            },
+            {"name": name, "rules": rules, "interval": duration(every)}
+            for name, rules, every in groups
         ]
     }
+
+
+def _apart(found: Sequence[Alert]) -> tuple[list[Alert], list[Alert]]:
+    """Those that are looked at often, and those that need a day."""
+    often = [alert for alert in found if alert.every_s <= RULE_INTERVAL_S]
+    return often, [alert for alert in found if alert.every_s > RULE_INTERVAL_S]
 
 
 def files(
@@ -70,13 +80,31 @@ def files(
     head = f"{_MARK}`{made_by}`; do not edit.\n"
     return {
         RECORDING: rules_text(),
-        ALERTING: f"# Alerting rules of specctl. docs/alerting.md.\n{head}"
+        ALERTING: f"# Alerting rules of specctl. docs/alerting.md.\n{head}{_missing(terms)}"
         + _yaml(alerting_rules(terms)),
-        TESTS: f"# promtool test rules {TESTS}\n{head}"
-        + _yaml(cases_of(alerts(terms), (RECORDING, ALERTING))),
+        **{
+            name: f"# promtool test rules {name}\n{head}" + _yaml(tests)
+            for name, tests in _tests(terms).items()
+        },
         OPERATOR: f"# Both rule files, for the Prometheus operator.\n{head}" + _yaml(operator),
         DASHBOARD: json.dumps(dashboard(terms), indent=1) + "\n",
     }
+
+
+def _tests(terms: Terms) -> dict[str, dict[str, Any]]:
+    """Of alerts that need a day, apart: their streams are long, and are looked at seldom."""
+    often, seldom = _apart(alerts(terms))
+    model = terms.model or "m"
+    rules = (RECORDING, ALERTING)
+    silent = quiet_of([*often, *seldom], model)
+    return {
+        TESTS: cases_of(often, rules, model, every_s=RULE_INTERVAL_S, first=(silent,)),
+        TESTS_OF_A_DAY: cases_of(seldom, rules, model, every_s=EVERY_S),
+    }
+
+
+def _missing(terms: Terms) -> str:
+    return "".join(f"# Not here: {code}: {why}.\n" for code, why in left_out(terms).items())
 
 
 def write(folder: Path, texts: Mapping[str, str], *, force: bool = False) -> list[Path]:
