@@ -10,11 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from speccli import diagnostics, output
+from speccli.commands._cluster_options import (
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    To,
+    connector,
+)
 from speccli.options import FormatOption
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from speccli.core.training.job import Wanted
     from speccli.core.training.run import Told
 
 
@@ -77,6 +85,16 @@ Against = Annotated[
 ]
 
 
+Image = Annotated[
+    str | None,
+    typer.Option(help="With --to kubernetes: an image with vLLM and Speculators in it."),
+]
+ModelsClaim = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="With --to kubernetes: a claim to mount at /models."),
+]
+
+
 def train(
     target: Target,
     out: Out,
@@ -104,6 +122,16 @@ def train(
     accept_prompts: Annotated[int, typer.Option(min=1, help="Prompts of each test.")] = 100,
     k: Annotated[int, typer.Option("--k", min=1, max=64, help="Tokens drafted a step.")] = 3,
     against: Against = None,
+    to: Annotated[To, typer.Option("--to", help="Train here, or as a Job.")] = To.LOCAL,
+    image: Image = None,
+    models_claim: ModelsClaim = None,
+    storage: Annotated[str, typer.Option(help="With --to kubernetes: of the claim.")] = "50Gi",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --to kubernetes: print the objects instead.")
+    ] = False,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
     extra: Annotated[
         list[str] | None,
         typer.Argument(metavar="[-- ARGS…]", help="More arguments of vllm serve, to measure with."),
@@ -137,6 +165,10 @@ def train(
         seed=seed,
         changes=tuple(changes or ()),
     )
+    if to is To.KUBERNETES:
+        claims = (models_claim, storage)
+        _as_job(wanted, image, claims, dry_run, (kubeconfig, context, namespace))
+        raise typer.Exit(0)
     if backend is Backend.SPECFORGE:
         file, unchecked = for_specforge(wanted, python_for(python), _tell)
         diagnostics.say(f"{file}: {unchecked or 'SpecForge takes it'}")
@@ -160,6 +192,27 @@ def train(
 
     output.emit(lambda: view.document(outcome), table, output_format)
     raise typer.Exit(int(outcome.exit_code))
+
+
+def _as_job(
+    wanted: Wanted,
+    image: str | None,
+    claims: tuple[str | None, str],
+    dry_run: bool,
+    where: tuple[str | None, str | None, str | None],
+) -> None:
+    from speccli.core.training.kube_job import Request, apply, objects_for
+
+    request = Request.of(wanted, image, where[2], models_claim=claims[0], storage=claims[1])
+    made = objects_for(request, wanted)
+    if dry_run:
+        output.emit(
+            lambda: {"apiVersion": "v1", "kind": "List", "items": made}, str, output.Format.YAML
+        )
+        return
+    job = apply(made, connector(*where)(None))
+    diagnostics.say(f"job {job} is there; its claim of the same name keeps every stage")
+    output.text(f"kubectl -n {job.partition('/')[0]} logs -f job/{job.partition('/')[2]}")
 
 
 def _tell(told: Told) -> None:
