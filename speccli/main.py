@@ -28,7 +28,7 @@ COMMANDS = {
     "rollback": "Bring a former revision of a deployment back.",
     "delete": "Take a deployment away, with all that belongs to it.",
     "list": "List what is deployed, on a cluster and on this machine.",
-    "draft": "Say whether a draft fits its target, or train one.",
+    "draft": "Say whether a draft fits its target; train or fetch one.",
     "kernels": "Check the kernels that verify drafts, on this GPU and in this image.",
     "bench": "Measure what speculation earns, and judge it.",
     "top": "Watch a pool live, on one screen.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,7 +18,7 @@ _EPILOG = """Exit codes: 0 ok · 1 warning · 2 critical · 3 unknown (the hub c
 64 usage · 70 a bug in specctl · 130 interrupted."""
 
 app = typer.Typer(
-    help="Say whether a draft fits its target, or train one.",
+    help="Say whether a draft fits its target; train or fetch one.",
     epilog=_EPILOG,
     no_args_is_help=True,
     add_completion=False,
@@ -29,7 +30,7 @@ app = typer.Typer(
 
 @app.callback(epilog=_EPILOG)
 def _root() -> None:
-    """Say whether a draft fits its target, or train one."""
+    """Say whether a draft fits its target; train or fetch one."""
 
 
 @app.command("check", epilog=_EPILOG)
@@ -95,6 +96,29 @@ def check(
 
     output.emit(lambda: view.pair(asked, verdicts), table, output_format)
     raise typer.Exit(int(view.exit_code(verdicts)))
+
+
+@app.command("fetch", epilog=_EPILOG)
+def fetch(
+    name: Annotated[str, typer.Argument(metavar="ORG/MODEL", help="Its name on the hub.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where it goes.")],
+    revision: Annotated[
+        str | None, typer.Option(help="Commit, tag or branch.", show_default="the newest")
+    ] = None,
+    output_format: FormatOption = output.Format.TABLE,
+) -> None:
+    """Bring a published draft into a folder, and say which commit it is."""
+    from dataclasses import asdict
+
+    from speccli.core.preflight.fetch import fetch as bring
+
+    found = bring(name, revision, out)
+
+    def table() -> RenderableType:
+        size = f"{found.weights} tensors, {found.bytes / 1e6:,.1f} MB"
+        return f"{found.folder}: {found.name} at {found.revision}, {size}"
+
+    output.emit(lambda: asdict(found), table, output_format)
 
 
 app.command("train", epilog=_EPILOG)(train)

@@ -84,18 +84,28 @@ def from_hub(name: str) -> Model:
         SpecctlError: it is not installed, does not answer, or refuses.
     """
     hint = "copy config.json (and model.safetensors.index.json) into a folder and give that"
-    try:
-        import huggingface_hub as hub  # type: ignore[import-not-found, unused-ignore]
-    except ImportError as error:
-        raise UnreachableError(
-            f"{name} is no folder here, and huggingface_hub is not installed", hint=hint
-        ) from error
+    hub = the_hub(f"{name} is no folder here", hint)
     try:
         path = hub.hf_hub_download(name, "config.json", etag_timeout=HUB_TIMEOUT_S)
         names = _hub_weights(hub, name)
     except Exception as error:  # noqa: BLE001 - the library's own tree changes by version
-        raise _hub_error(name, error, hint) from error
+        raise hub_error(name, error, hint) from error
     return Model(name, _json(Path(path)), names)
+
+
+def the_hub(what: str, hint: str) -> Any:
+    """huggingface_hub; `what` cannot be done without it.
+
+    Raises:
+        UnreachableError: it is not installed.
+    """
+    try:
+        import huggingface_hub  # type: ignore[import-not-found, unused-ignore]
+    except ImportError as error:
+        raise UnreachableError(
+            f"{what}, and huggingface_hub is not installed", hint=hint
+        ) from error
+    return huggingface_hub
 
 
 def _hub_weights(hub: Any, name: str) -> frozenset[str] | None:
@@ -106,7 +116,8 @@ def _hub_weights(hub: Any, name: str) -> frozenset[str] | None:
     return frozenset(told.weight_map)
 
 
-def _hub_error(name: str, error: Exception, hint: str) -> Exception:
+def hub_error(name: str, error: Exception, hint: str) -> Exception:
+    """What the library's failure means."""
     kind, text = type(error).__name__, str(error).strip().splitlines()[0][:200]
     if "Gated" in kind or "401" in text or "403" in text:
         return NotAuthorisedError(
