@@ -100,9 +100,12 @@ Data = Annotated[
     ),
 ]
 Requests = Annotated[
-    int | None,
+    str | None,
     typer.Option(
-        min=1, help="Measured requests of each row.", show_default="100, or all there are"
+        "--requests",
+        metavar="N[,N…]",
+        help="Measured requests of each row; several: one for each load.",
+        show_default="100, and 8 x batch",
     ),
 ]
 Seconds = Annotated[

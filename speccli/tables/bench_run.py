@@ -82,7 +82,7 @@ def _notes(result: Result) -> list[str]:
         cost = 1000 * client.cpu_s_per_1k_tokens.value
         notes.append(f"the client itself used {cost:.1f} ms of CPU per 1,000 tokens")
         if client.saturated:
-            notes.append(f"THE CLIENT WAS THE BOTTLENECK: {client.reason}")
+            notes.append(f"THE CLIENT WAS HELD UP: {client.reason}")
     if any(row.tpot_s.p99.value is None and row.requests for row in result.rows):
         notes.append("—: not known; a p99 needs 100 requests a row")
     return [clean(note) for note in notes]

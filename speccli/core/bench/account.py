@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from speccli.core.bench.client import Answer
 from speccli.core.bench.results import Acceptance, Counted
@@ -14,6 +14,8 @@ from speccli.core.values import Number
 _SLACK = 0.001
 """Share of the tokens by which counters and usage may differ: an engine's own rounding."""
 _SLACK_TOKENS = 2
+_APART = 0.01
+"""Share by which accepted tokens may differ between answers and counters."""
 _FULL = 0.9
 """Share of K that drafts must reach for positions to share one denominator."""
 
@@ -69,13 +71,23 @@ def traffic(growth: Growth, ours_: Ours) -> Traffic:
     return Traffic(None, None)
 
 
-def acceptance(measured: Sequence[Answer], growth: Growth, whose: Traffic) -> Acceptance:
-    """Per request where the engine tells, else by the counters if they are ours alone."""
+def acceptance(
+    measured: Sequence[Answer], every: Sequence[Answer], growth: Growth, whose: Traffic
+) -> Acceptance:
+    """Per request where the engine tells, else by the counters if they are ours alone.
+
+    Args:
+        measured: The measured requests.
+        every: Warm-up and fillers too: what the counters should show.
+        growth: Of the counters, over the row.
+        whose: Whether they tell of this row alone.
+    """
     counted = _counted(growth)
     steps = _tokens_per_step(growth, whose)
     told = [answer.speculation for answer in measured if answer.ok]
     if any(each is not None for each in told):
-        return _per_request([each or {} for each in told], steps, counted)
+        found = _per_request([each or {} for each in told], steps, counted)
+        return found if whose.foreign or whose.missing else _checked(found, every)
     if growth.subject is None or whose.missing or whose.foreign:
         return _nothing(whose.foreign or whose.missing or growth.reason or "unknown", counted)
     subject = growth.subject
@@ -148,6 +160,18 @@ def _per_request(told: Sequence[object], steps_: Number, counted: Counted | None
         accepted,
         counted,
     )
+
+
+def _checked(found: Acceptance, every: Sequence[Answer]) -> Acceptance:
+    """With a word where all answers together say another number than the counters."""
+    if found.counters is None or found.rate.value is None or not all(a.ok for a in every):
+        return found
+    told = sum(_count(dict(a.speculation or {}), "num_accepted_draft_tokens") for a in every)
+    counted = found.counters.accepted_tokens
+    if abs(told - counted) <= _SLACK_TOKENS + _APART * counted:
+        return found
+    words = f"the answers tell of {told} accepted tokens, the counters of {counted}"
+    return replace(found, rate=replace(found.rate, reason=words))
 
 
 def _with_steps(nothing: Acceptance, steps_: Number) -> Acceptance:

@@ -25,6 +25,8 @@ T = TypeVar("T", int, float)
 
 BATCHES = "1,8,32"
 REQUESTS = 100
+PER_BATCH = 8
+"""Waves that a row has at the least, unless its requests are given: 128 in flight need 1,024."""
 MAX_TOKENS = 256
 IGNORES_EOS = (
     "answers forced past their end (--output-tokens) are text that no draft was trained on: "
@@ -51,7 +53,7 @@ class Asked:
     rate: str | None = None
     dataset: Sequence[str] | None = None
     data: Path | None = None
-    requests: int | None = None
+    requests: str | None = None
     seconds: str | None = None
     max_tokens: int | None = None
     output_tokens: int | None = None
@@ -186,11 +188,13 @@ def _load(asked: Asked) -> Load:
     window_s = None if asked.seconds is None else seconds(asked.seconds, what="--seconds")
     if window_s is not None and window_s < 1:
         raise UsageError(f"--seconds {asked.seconds}: at least 1 s", hint="try 30s")
+    requests = () if window_s else _requests(asked.requests, batches, len(batches or rates))
     return Load(
         kind="open" if rates else "closed",
         batches=batches,
         rates=rates,
-        requests=asked.requests or (None if window_s else REQUESTS),
+        requests=min(requests, default=None),
+        requests_by_load=requests if len(set(requests)) > 1 else (),
         seconds=window_s,
         output_tokens=asked.output_tokens,
         max_tokens=asked.max_tokens or MAX_TOKENS,
@@ -201,8 +205,27 @@ def _load(asked: Asked) -> Load:
     )
 
 
+def _requests(text: str | None, batches: Sequence[int], loads: int) -> tuple[int, ...]:
+    """Measured requests of a row, for each load."""
+    if text is None:
+        return tuple(max(REQUESTS, PER_BATCH * batch) for batch in batches) or (REQUESTS,) * loads
+    given = _numbers(text, "--requests", int, 1, 1_000_000, twice=True)
+    if len(given) not in {1, loads}:
+        raise UsageError(
+            f"--requests {text}: {len(given)} numbers for {loads} loads",
+            hint="give one number, or one for each batch",
+        )
+    return given if len(given) == loads else given * loads
+
+
 def _numbers(
-    text: str, flag: str, kind: Callable[[str], T], least: float, most: float
+    text: str,
+    flag: str,
+    kind: Callable[[str], T],
+    least: float,
+    most: float,
+    *,
+    twice: bool = False,
 ) -> tuple[T, ...]:
     try:
         values = tuple(kind(part) for part in text.split(",") if part.strip())
@@ -213,7 +236,7 @@ def _numbers(
             f"{flag} {text!r} is no list of numbers from {least:g} to {most:g}",
             hint=f"write {flag} 1,8,32",
         )
-    if len(set(values)) < len(values):
+    if len(set(values)) < len(values) and not twice:
         raise UsageError(f"{flag} {text} names one load twice", hint="use --repeats for that")
     return values
 

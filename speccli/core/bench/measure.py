@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from statistics import median
 from typing import Any
 
 from speccli.core.bench import account, load
@@ -23,8 +24,9 @@ _IDLE_S = 5.0
 """How long a row waits for a server that is still busy with something else."""
 _BUSY_SHARE = 0.9
 """Of one core: the event loop has no time left."""
-_LATE_S = 0.025
-"""Timers that fire later than this put their lateness into every latency."""
+_LATE_S = 0.005
+_LATE_SHARE = 0.1
+"""Of the time to the first token: timers that fire later than that put it into every latency."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,7 @@ async def measure(
         errors=len(outcome.measured) - len(good),
         error_kinds=Counter(a.error for a in outcome.measured if a.error is not None),
         contaminated=whose.foreign is not None,
-        acceptance=account.acceptance(outcome.measured, growth, whose),
+        acceptance=account.acceptance(outcome.measured, every, growth, whose),
         gpu_utilisation=gpu.utilisation,
         power_w=gpu.power_w,
         sm_clock_mhz=gpu.sm_clock_mhz,
@@ -230,12 +232,13 @@ def _client(outcome: load.Outcome, good: Sequence[Answer]) -> RowClient | None:
     lag = lags[int(0.99 * (len(lags) - 1))] if lags else None
     sent_late = sorted(answer.sent - answer.due for answer in good)
     late = sent_late[int(0.99 * (len(sent_late) - 1))]
+    limit = max(_LATE_S, _LATE_SHARE * median(answer.ttft for answer in good))
     reasons = []
     if share > _BUSY_SHARE:
         reasons.append(f"it used {100 * share:.0f} % of a core")
-    if lag is not None and lag > _LATE_S:
-        reasons.append(f"its timers fired {1000 * lag:.0f} ms late (p99)")
-    if late > _LATE_S:
+    if lag is not None and lag > limit:
+        reasons.append(f"its timers fired {1000 * lag:.0f} ms late (p99): a busy machine")
+    if late > limit:
         reasons.append(f"it sent requests {1000 * late:.0f} ms late (p99)")
     return RowClient(
         cpu_s=round(outcome.cpu_s, 6),

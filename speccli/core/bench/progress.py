@@ -84,7 +84,7 @@ def line(row: Row) -> str:
     if row.state != "ok":
         text += f": {row.state.upper()}: {row.reason}"
     if row.client is not None and row.client.saturated:
-        text += f": THE CLIENT IS THE BOTTLENECK: {row.client.reason}"
+        text += f": THE CLIENT WAS HELD UP: {row.client.reason}"
     return text
 
 

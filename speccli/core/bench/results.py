@@ -238,7 +238,9 @@ class Load:
     batches: tuple[int, ...] = ()
     rates: tuple[float, ...] = ()
     requests: int | None = None
-    """Measured ones, of each row."""
+    """Measured ones of each row, at the least."""
+    requests_by_load: tuple[int, ...] = ()
+    """The same for each batch or rate, where they differ."""
     seconds: float | None = None
     """Or the window's length."""
     output_tokens: int | None = None

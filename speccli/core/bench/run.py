@@ -79,6 +79,9 @@ class Spec:
         if warmup is None:
             warmup = max(2, key.batch) if key.batch else max(4, round(3 * (key.rate or 0)))
         requests = self.load.requests
+        if self.load.requests_by_load:
+            loads = self.load.batches or self.load.rates
+            requests = self.load.requests_by_load[loads.index(key.batch or key.rate or 0)]
         return Shape(
             concurrency=key.batch,
             rate=key.rate,

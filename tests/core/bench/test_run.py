@@ -1,0 +1,262 @@
+"""A bench from the first row to the last, against simulated servers."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from speccli.core.bench import asked
+from speccli.core.bench.progress import Progress
+from speccli.core.bench.results import read
+from speccli.core.bench.run import run
+from speccli.core.errors import ExitCode, UnreachableError, UsageError
+from speccli.core.sim import Change
+from speccli.core.sim.server import SimServer
+from tests.core.bench.world import bench, fleet, plan, replica
+
+
+async def test_arms_are_paired_and_what_they_drafted_is_theirs(tmp_path: Path) -> None:
+    out = tmp_path / "b.json"
+    told = replica(per_request_metrics="summary")
+    async with SimServer(fleet(replica("none"), told)) as server:
+        urls = dict(zip(("baseline", "eagle3"), server.urls, strict=True))
+        result = await bench(out, urls, batch="1,3", repeats=2)
+    assert result == read(out)
+    assert result.complete
+    assert result.simulated
+    assert [row.state for row in result.rows] == ["ok"] * 8
+    plain, drafted = (result.rows_of(name) for name in ("baseline", "eagle3"))
+    assert [row.samples.prompt for row in plain] == [row.samples.prompt for row in drafted]
+    for row in drafted:
+        assert row.acceptance.source == "per-request"
+        assert row.acceptance.drafts == sum(row.samples.steps or ())
+        assert row.acceptance.rate.value == pytest.approx(
+            sum(row.samples.accepted or ()) / sum(row.samples.drafted or ())
+        )
+        assert row.acceptance.rate.reason is None  # answers and counters agree
+        assert row.output_tokens == sum(row.samples.output_tokens)
+    for row in plain:
+        assert row.acceptance.source == "none"
+        assert row.acceptance.tokens_per_step.value == pytest.approx(1.0)
+    assert result.arm("baseline").baseline
+    assert result.arm("eagle3").method == "eagle3"
+    assert result.datasets[0].prompt_tokens_mean.n == 6
+    assert asked.exit_code(result) is ExitCode.OK
+
+
+async def test_rows_of_one_load_follow_each_other_and_take_turns_at_being_first(
+    tmp_path: Path,
+) -> None:
+    async with SimServer(fleet(replica("none"), replica())) as server:
+        urls = dict(zip(("a", "b"), server.urls, strict=True))
+        spec = plan(tmp_path / "b.json", urls, batch="1,2", repeats=2).spec
+    assert [(key.arm, key.batch, key.repeat) for key in spec.rows()] == [
+        ("a", 1, 0),
+        ("b", 1, 0),
+        ("b", 2, 0),
+        ("a", 2, 0),
+        ("a", 1, 1),
+        ("b", 1, 1),
+        ("b", 2, 1),
+        ("a", 2, 1),
+    ]
+
+
+async def test_counters_tell_of_acceptance_where_answers_do_not(tmp_path: Path) -> None:
+    async with SimServer(fleet(replica())) as server:
+        result = await bench(tmp_path / "b.json", {"eagle3": server.urls[0]})
+    (row,) = result.rows
+    counted = row.acceptance.counters
+    assert row.acceptance.source == "counters"
+    assert counted is not None
+    assert row.acceptance.draft_tokens == counted.draft_tokens
+    assert len(row.acceptance.by_position) == 3
+    assert row.samples.accepted is None
+
+
+async def test_other_traffic_makes_a_row_contaminated(tmp_path: Path) -> None:
+    async with SimServer(fleet(replica(rate=40.0))) as server:
+        result = await bench(tmp_path / "b.json", {"eagle3": server.urls[0]}, requests="12")
+    (row,) = result.rows
+    assert row.state == "contaminated"
+    assert row.contaminated
+    assert "not ours" in (row.reason or "")
+    assert row.acceptance.rate.state == "unknown"
+    assert not row.usable
+    assert asked.exit_code(result) is ExitCode.WARNING
+
+
+async def test_other_traffic_does_not_touch_what_answers_tell_of_themselves(
+    tmp_path: Path,
+) -> None:
+    noisy = replica(rate=40.0, per_request_metrics="summary")
+    async with SimServer(fleet(noisy)) as server:
+        result = await bench(tmp_path / "b.json", {"eagle3": server.urls[0]}, requests="12")
+    (row,) = result.rows
+    assert row.state == "contaminated"
+    assert row.acceptance.source == "per-request"
+    assert row.acceptance.tokens_per_step.state == "unknown"
+
+
+async def test_several_servers_behind_one_address_have_no_counters(tmp_path: Path) -> None:
+    turns = fleet(replica(seed=1), replica(seed=2))
+    async with SimServer(turns) as server, _Balancer(server.urls) as url:
+        result = await bench(tmp_path / "b.json", {"eagle3": url})
+    (row,) = result.rows
+    assert row.requests == 6
+    assert row.state == "ok"
+    assert row.acceptance.rate.state == "unknown"
+    assert "several" in (row.acceptance.rate.reason or "")
+
+
+async def test_a_server_that_dies_leaves_what_was_measured_and_names_the_rest(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "b.json"
+    mortal = replica()
+    async with SimServer(fleet(replica("none"), mortal)) as server:
+        urls = dict(zip(("baseline", "eagle3"), server.urls, strict=True))
+        made = plan(out, urls, batch="1,2", request_deadline="3s", output_tokens=100)
+        said: list[str] = []
+        gone = Change("restart", 3600.0)
+
+        def say(text: str) -> None:
+            said.append(text)
+            if "[2/4]" in text:
+                mortal.engines[0].schedule(mortal.engines[0].clock() + 0.05, gone)
+
+        result = await run(made.spec, Progress(say))
+        failed = [row for row in result.rows if row.state == "failed"]
+        assert [row.arm for row in failed] == ["eagle3"]
+        assert failed[0].reason
+        assert len(result.rows_of("baseline")) == 2
+        assert not result.complete
+        assert asked.exit_code(result) is ExitCode.CRITICAL
+        assert any("FAILED" in line and "eagle3, batch 2" in line for line in said)
+    assert read(out) == result
+
+
+async def test_resuming_measures_what_is_missing_and_nothing_else(tmp_path: Path) -> None:
+    out = tmp_path / "b.json"
+    async with SimServer(fleet(replica("none"), replica())) as server:
+        urls = dict(zip(("baseline", "eagle3"), server.urls, strict=True))
+        whole = await bench(out, urls, batch="1,2")
+        kept = tuple(row for row in whole.rows if row.key != ("eagle3", 2, None, "builtin", 0))
+        from speccli.core.bench.results import write
+
+        write(out, replace(whole, rows=kept, complete=False, finished=None))
+        said: list[str] = []
+        made = plan(out, urls, batch="1,2", resume=True)
+        again = await run(made.spec, Progress(said.append), made.before)
+    assert said[0].startswith("1 rows to measure: eagle3")
+    assert again.complete
+    assert {row.key: row.started for row in kept}.items() <= {
+        row.key: row.started for row in again.rows
+    }.items()
+    assert [row for row in again.rows if row in kept] == list(kept)
+
+
+async def test_another_bench_in_the_file_is_not_gone_on_with(tmp_path: Path) -> None:
+    out = tmp_path / "b.json"
+    async with SimServer(fleet(replica("none"))) as server:
+        urls = {"baseline": server.urls[0]}
+        await bench(out, urls, batch="1")
+        with pytest.raises(UsageError, match="holds another bench: load differ"):
+            plan(out, urls, batch="2", resume=True)
+        with pytest.raises(UsageError, match="is there already"):
+            plan(out, urls, batch="1")
+    with pytest.raises(UsageError, match=r"there is no .*x\.json"):
+        plan(tmp_path / "x.json", urls, resume=True)
+
+
+async def test_another_model_behind_an_arm_is_not_gone_on_with(tmp_path: Path) -> None:
+    out = tmp_path / "b.json"
+    async with SimServer(fleet(replica("none"), replica(), replica("ngram"))) as server:
+        plain, eagle, ngram = server.urls
+        result = await bench(out, {"baseline": plain, "draft": eagle}, batch="1")
+        from speccli.core.bench.results import write
+
+        write(out, replace(result, rows=result.rows[:1], complete=False))
+        made = plan(out, {"baseline": plain, "draft": ngram}, batch="1", resume=True)
+        with pytest.raises(UsageError, match="arm draft: its method is ngram, and was eagle3"):
+            await run(made.spec, Progress(), made.before)
+
+
+async def test_an_interrupted_bench_is_a_whole_file(tmp_path: Path) -> None:
+    out = tmp_path / "b.json"
+    async with SimServer(fleet(replica("none"))) as server:
+        made = plan(out, {"baseline": server.urls[0]}, batch="1", repeats=50)
+        one_row = asyncio.Event()
+        progress = Progress(lambda text: one_row.set() if "[1/50]" in text else None)
+        task = asyncio.create_task(run(made.spec, progress))
+        await asyncio.wait_for(one_row.wait(), 20)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    result = read(out)
+    assert not result.complete
+    assert result.finished is None
+    assert result.rows[0].state == "ok"
+
+
+async def test_nobody_there_is_told_before_anything_is_written(tmp_path: Path) -> None:
+    out = tmp_path / "b.json"
+    with pytest.raises(UnreachableError, match="connect refused"):
+        await bench(out, {"baseline": "http://127.0.0.1:9"})
+    assert not out.exists()
+
+
+async def test_an_open_loop_counts_from_when_a_request_was_due(tmp_path: Path) -> None:
+    async with SimServer(fleet(replica(max_num_seqs=1))) as server:
+        result = await bench(
+            tmp_path / "b.json", {"eagle3": server.urls[0]}, batch=None, rate="200", requests="20"
+        )
+    (row,) = result.rows
+    assert row.rate == 200
+    # One at a time at 200 arrivals a second: each waits for all before it.
+    ttft = row.samples.ttft_s
+    assert ttft[-1] > 5 * ttft[0]
+    assert row.samples.start_s[-1] == pytest.approx(20 / 200, rel=1.0)
+
+
+async def test_answers_of_a_fixed_length_are_asked_for(tmp_path: Path) -> None:
+    async with SimServer(fleet(replica())) as server:
+        made = plan(tmp_path / "b.json", {"eagle3": server.urls[0]}, output_tokens=17)
+        result = await run(made.spec, Progress())
+    assert set(result.rows[0].samples.output_tokens) == {17}
+    assert any("acceptance comes out lower" in note for note in made.notes)
+
+
+class _Balancer:
+    """Sends each connection to the next server, as a Service does."""
+
+    def __init__(self, urls: list[str]) -> None:
+        self._ports = [int(url.rpartition(":")[2]) for url in urls]
+        self._turn = 0
+
+    async def __aenter__(self) -> str:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._turn += 1
+        port = self._ports[self._turn % len(self._ports)]
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(_pipe(reader, far_writer), _pipe(far_reader, writer))
+
+
+async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    except OSError:
+        pass
+    finally:
+        writer.close()
