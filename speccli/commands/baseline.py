@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from speccli import diagnostics, output
-from speccli.core.errors import ExitCode
+from speccli.core.errors import ExitCode, SpecctlError
 from speccli.options import FormatOption, SourceOptions, with_source
 
 if TYPE_CHECKING:
@@ -84,7 +84,8 @@ def record(
     """Watch a sound pool and keep its acceptance.
 
     The longer, the finer the drift it can tell: less than a day has not seen a day's swing. What
-    no metric tells of the key (revisions, sampling) is given here.
+    no metric tells of the key (revisions, sampling) is given here. Ctrl-C ends it early, and what
+    was seen by then is kept if it is enough.
     """
     import asyncio
 
@@ -105,15 +106,22 @@ def record(
     store = _store(state)
     opened = open_source(source.settings(), replay=source.replay, default_window_s=60.0)
     profile = Profile(look_seconds(lasting, opened.thresholds.drift_every_s), told)
-    last = asyncio.run(watch(opened, profile, lasting_s=lasting, tell=_tell))
-    if plain:
-        kept = store.add_plain(name, profile.speed(), profile.key(force=force), force=force)
-    else:
-        from_where = str(source.replay or opened.poller.window.source)
-        kept = profile.baseline(name, from_where, last=last, force=force)
-        store.put(kept, force=force)
+    watched = asyncio.run(watch(opened, profile, lasting_s=lasting, tell=_tell))
+    early = f", stopped after {watched.seconds:.0f} s of {for_}" if watched.stopped else ""
+    try:
+        if plain:
+            kept = store.add_plain(name, profile.speed(), profile.key(force=force), force=force)
+        else:
+            from_where = str(source.replay or opened.poller.window.source)
+            kept = profile.baseline(name, from_where, last=watched.last, force=force)
+            store.put(kept, force=force)
+    except SpecctlError as error:
+        if not watched.stopped:
+            raise
+        diagnostics.error(f"nothing kept{early}: {error.message}", error.hint)
+        raise typer.Exit(int(ExitCode.INTERRUPTED)) from error
     _show(kept, output_format)
-    diagnostics.say(f"baseline {name} kept in {store.folder}")
+    diagnostics.say(f"baseline {name} kept in {store.folder}{early}")
 
 
 @app.command("list", epilog=_EPILOG)

@@ -6,16 +6,17 @@ import asyncio
 import contextlib
 import errno
 import os
-import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from speccli.core.errors import RecordingError, SourceError, UsageError
 from speccli.core.open import Opened
 from speccli.core.sources.base import PromptSource, Scrape, Source
 from speccli.core.sources.recording import Recorder
+from speccli.core.stopping import told_to_stop
 
 _GRACE_S = 1.0
 """How long the round under way may still take when told to stop."""
@@ -76,8 +77,8 @@ async def record(
     answered = 0
     ends: float | None = None
     try:
-        with _told_to_stop() as stop:
-            while not stop.is_set():
+        with told_to_stop() as stop:
+            while not stop.done():
                 began = clock()
                 scrapes = await _round(source, stop, may_fail=answered > 0)
                 if scrapes is None:
@@ -92,9 +93,7 @@ async def record(
                     if clock() >= ends:
                         break
                     pause = min(pause, ends - clock())
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(max(0.0, pause)):
-                        await stop.wait()
+                await asyncio.wait({stop}, timeout=max(0.0, pause))
         file.close()
     finally:
         with contextlib.suppress(RecordingError):  # said already, if anything is wrong
@@ -138,14 +137,16 @@ class _File:
             self._recorder.close()
 
 
-async def _round(source: Source, stop: asyncio.Event, *, may_fail: bool) -> list[Scrape] | None:
+async def _round(
+    source: Source, stop: asyncio.Future[int], *, may_fail: bool
+) -> list[Scrape] | None:
     """One round; None when the source has ended, or when told to stop and no answer comes."""
     # The first round is whole, so that every target is in the recording, whenever it ends.
     prompt = may_fail and isinstance(source, PromptSource)
     asking = asyncio.ensure_future(_scrapes(source, prompt=prompt))
-    stopping = asyncio.ensure_future(stop.wait())
     try:
-        await asyncio.wait({asking, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        either: set[asyncio.Future[Any]] = {asking, stop}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not asking.done():
             await asyncio.wait({asking}, timeout=_GRACE_S)
         if not asking.done():
@@ -156,31 +157,11 @@ async def _round(source: Source, stop: asyncio.Event, *, may_fail: bool) -> list
             raise
         return []
     finally:
-        for task in (asking, stopping):
-            task.cancel()
-        await asyncio.gather(asking, stopping, return_exceptions=True)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
 
 
 async def _scrapes(source: Source, *, prompt: bool) -> list[Scrape] | None:
     if prompt and isinstance(source, PromptSource):
         return await source.soon()
     return await source.scrapes()
-
-
-@contextlib.contextmanager
-def _told_to_stop() -> Iterator[asyncio.Event]:
-    """An event that SIGINT, SIGTERM and SIGHUP set; a signal that is ignored (nohup) stays so."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    numbers = [
-        number
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        if signal.getsignal(number) is not signal.SIG_IGN
-    ]
-    for number in numbers:
-        loop.add_signal_handler(number, stop.set)
-    try:
-        yield stop
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)

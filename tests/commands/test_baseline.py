@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +17,7 @@ from typer.testing import CliRunner, Result
 
 from speccli.core.sim import build_fleet
 from speccli.main import app
+from tests.support.engine_page import Engine, serving
 
 Run = Callable[..., Result]
 NOW = 1_795_000_000.0
@@ -93,6 +99,31 @@ def test_speed_without_speculation_is_added(baseline: Run, good: Path, tmp_path:
     speed = json.loads(result.stdout)["speed"]
     assert speed["plain"]
     assert speed["self"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("drafts_per_s", "code"), [(5000.0, 0), (1.0, 130)])
+def test_what_was_seen_before_ctrl_c_is_kept_if_it_is_enough(
+    tmp_path: Path, drafts_per_s: float, code: int
+) -> None:
+    engine = Engine(drafts_per_s=drafts_per_s)
+    with serving(engine):
+        command = [sys.executable, "-m", "speccli", "baseline", "record", "early", "--for", "1h"]
+        command += ["-e", engine.url, "--interval", "100ms", "--state", str(tmp_path)]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
+        ends = time.monotonic() + 30
+        while engine.asked < 15:
+            assert time.monotonic() < ends
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+    assert process.returncode == code, said
+    assert (tmp_path / "baselines" / "early.json").is_file() == (code == 0)
+    if code:
+        assert "error: nothing kept, stopped after" in said
+    else:
+        assert re.search(r"baseline early kept in .*, stopped after \d+ s of 1h", said)
 
 
 def test_too_little_is_no_baseline(baseline: Run, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from speccli.core.alert.notify import Notifier
 from speccli.core.alert.verdict import Turn, Verdict, failed, turn_line
 from speccli.core.errors import DeadlineError, ExitCode, SourceError
 from speccli.core.open import Opened
+from speccli.core.stopping import told_to_stop
 from speccli.core.views.status import rfc3339
 
 _KEEP_S = 60.0
@@ -193,7 +194,7 @@ async def _until_stopped(watcher: Watcher, every_s: float, lasting_s: float | No
     ends = None if lasting_s is None else time.monotonic() + lasting_s
     code = 0
     try:
-        with _signals() as stop:
+        with told_to_stop() as stop:
             while not stop.done() and (ends is None or time.monotonic() < ends):
                 began = time.monotonic()
                 making: asyncio.Future[Any] = asyncio.ensure_future(watcher.round())
@@ -215,30 +216,6 @@ async def _until_stopped(watcher: Watcher, every_s: float, lasting_s: float | No
         watcher.keep(time.time())
         await watcher.opened.poller.source.aclose()
     return code
-
-
-@contextlib.contextmanager
-def _signals() -> Iterator[asyncio.Future[Any]]:
-    """A future that SIGTERM, SIGINT and SIGHUP complete."""
-    loop = asyncio.get_running_loop()
-    stop: asyncio.Future[Any] = loop.create_future()
-
-    def told(number: int) -> None:
-        if not stop.done():
-            stop.set_result(number)
-
-    numbers = [
-        number
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        if signal.getsignal(number) is not signal.SIG_IGN
-    ]
-    for number in numbers:
-        loop.add_signal_handler(number, told, number)
-    try:
-        yield stop
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
 
 
 @contextlib.asynccontextmanager

@@ -17,6 +17,7 @@ from speccli.core.errors import UsageError
 from speccli.core.state import StateError, state_folder, write_atomic
 from speccli.core.stats.drift import Dispersion
 from speccli.core.stats.mix import PromptBin
+from tests.support.golden import FOLDER, assert_golden
 
 RATES = st.floats(0, 1)
 SIZES = st.floats(1, 1e12)
@@ -51,6 +52,32 @@ BASELINES = st.builds(
 @given(BASELINES)
 def test_its_file_is_all_of_it(baseline: Baseline) -> None:
     assert loads(dumps(baseline), "x") == baseline
+
+
+WHOLE = Baseline(
+    name="prod",
+    key=Key("vllm", "0.32.0", "v1", "m", "a1", "m-eagle3", "b2", "eagle3", 3, "temperature=0"),
+    rate=0.5625,
+    length=2.6875,
+    positions=(0.75, 0.5625, 0.375),
+    drafts=1_000_000,
+    created="2026-11-18T00:00:00+00:00",
+    source="scrape",
+    prompt_tokens=512.5,
+    output_tokens=128.0,
+    bins=(PromptBin(430.5, 512.0, 480.0, 0.575, 400_000, 40),),
+    fleet=Dispersion(0.125, 4.0, 0.0075, 50_000, 288, 86_400),
+    engine=Dispersion(0.125, 5.0, 0.01, 10_000, 1152, 86_400),
+    latency=(BatchLatency("9-16", 5000, (0.01, 0.02), (0.05, 0.1), (0.2, 0.5)),),
+    speed=(BatchSpeed(12.5, 1500.0, 3600.0),),
+    plain=(BatchSpeed(12.0, 900.0, 600.0),),
+)
+
+
+def test_the_form_on_disk_is_the_contracts() -> None:
+    """Other machines keep such files: what is written today must be read for ever."""
+    assert_golden("baseline.json", dumps(WHOLE))
+    assert loads((FOLDER / "baseline.json").read_text(), "x") == WHOLE
 
 
 @pytest.mark.parametrize("each", REFERENCES, ids=lambda each: each.name)
