@@ -1,4 +1,4 @@
-"""A real Prometheus in the space, which finds pods through the API server.
+"""A real Prometheus in the space, which scrapes pods that were found through the API server.
 
 It is given a PodMonitor and a PrometheusRule as the Prometheus operator would take them: the
 operator is not run, and what it makes of the two is made here (selector, port, relabelings, rules).
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import urllib.parse
 import urllib.request
 from collections.abc import Sequence
@@ -15,46 +16,45 @@ from typing import Any
 
 from tests.support.kube.api import until
 from tests.support.kube.binaries import program
+from tests.support.kube.discover import META, label_name
 from tests.support.kube.plane import Plane
 from tests.support.kube.space import HOST
 
 Object = dict[str, Any]
 PORT = 9090
+TARGETS = "targets.json"
 URL_INSIDE = f"http://{HOST}:{PORT}"
 
 
-def scrape_config(monitor: Object, kubeconfig: str) -> Object:
+def scrape_config(monitor: Object) -> Object:
     """What the operator makes of a PodMonitor with one endpoint."""
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
-    meta = "__meta_kubernetes_"
     relabelings: list[Object] = []
+    within = monitor["metadata"]["namespace"]
+    relabelings.append(_keep("namespace", within))
     for key, value in monitor["spec"]["selector"]["matchLabels"].items():
-        label = f"{meta}pod_label_{re.sub('[^a-zA-Z0-9_]', '_', key)}"
-        relabelings.append({"action": "keep", "source_labels": [label], "regex": re.escape(value)})
-    port = f"{meta}pod_container_port_name"
-    relabelings.append({"action": "keep", "source_labels": [port], "regex": endpoint["port"]})
+        relabelings.append(_keep(f"pod_label_{label_name(key)}", value))
+    relabelings.append(_keep("pod_container_port_name", endpoint["port"]))
     for label, to in (
         ("namespace", "namespace"),
         ("pod_container_name", "container"),
         ("pod_name", "pod"),
     ):
-        relabelings.append({"source_labels": [meta + label], "target_label": to})
+        relabelings.append({"source_labels": [META + label], "target_label": to})
     relabelings += [_snake(one) for one in endpoint.get("relabelings", [])]
     return {
         "job_name": monitor["metadata"]["name"],
         "scrape_interval": endpoint["interval"],
         "scrape_timeout": endpoint["scrapeTimeout"],
         "metrics_path": endpoint["path"],
-        "kubernetes_sd_configs": [
-            {
-                "role": "pod",
-                "kubeconfig_file": kubeconfig,
-                "namespaces": {"names": [monitor["metadata"]["namespace"]]},
-            }
-        ],
+        "file_sd_configs": [{"files": [TARGETS]}],
         "relabel_configs": relabelings,
         "metric_relabel_configs": [_snake(one) for one in endpoint.get("metricRelabelings", [])],
     }
+
+
+def _keep(label: str, value: str) -> Object:
+    return {"action": "keep", "source_labels": [META + label], "regex": re.escape(value)}
 
 
 def _snake(relabeling: Object) -> Object:
@@ -77,9 +77,18 @@ class Prometheus:
         config = {
             "global": {"evaluation_interval": "5s"},
             "rule_files": ["rules.yaml"],
-            "scrape_configs": [scrape_config(m, str(plane.kubeconfig_inside)) for m in monitors],
+            "scrape_configs": [scrape_config(m) for m in monitors],
         }
         (folder / "prometheus.yml").write_text(json.dumps(config))
+        plane.space.start(
+            "discover",
+            sys.executable,
+            "-m",
+            "tests.support.kube.discover",
+            plane.server_inside,
+            plane.folder,
+            folder / TARGETS,
+        )
         plane.space.start(
             "prometheus",
             program("prometheus", "prometheus"),

@@ -1,0 +1,136 @@
+"""Stands between a client and the API server: writes down what is asked, and kills the client.
+
+`with Between(kubeconfig) as between`: `between.kubeconfig` leads through it, as the administrator.
+Each request is one call; before the N-th (`kill_before`) the process `victim` gets a SIGKILL, and
+the request is not passed on: what was done is exactly the calls before it.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import ssl
+import tempfile
+import threading
+from base64 import b64decode
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from urllib.parse import urlsplit
+
+_WRITES = frozenset({"PATCH", "POST", "DELETE", "PUT"})
+_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "host", "content-length"})
+
+
+class Between:
+    """Plain http in, the API server's TLS out."""
+
+    def __init__(self, kubeconfig: Path, folder: Path) -> None:
+        """`kubeconfig`: an administrator's with inline data; `folder`: for one of its own."""
+        config = json.loads(kubeconfig.read_text())
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        self._upstream = urlsplit(cluster["server"])
+        authority = b64decode(cluster["certificate-authority-data"]).decode()
+        self._tls = ssl.create_default_context(cadata=authority)
+        with tempfile.NamedTemporaryFile() as pem:
+            pem.write(b64decode(user["client-certificate-data"]))
+            pem.write(b64decode(user["client-key-data"]))
+            pem.flush()
+            self._tls.load_cert_chain(pem.name)
+        self._config = config
+        self.kubeconfig = folder / "kubeconfig-between"
+        self._lock = threading.Lock()
+        self.calls: list[str] = []
+        """Method and path of every call, in order."""
+        self.kill_before: int | None = None
+        self.victim: int | None = None
+        self.killed = False
+
+    def start_over(self, kill_before: int | None, victim: int | None) -> None:
+        """Count from 0 again."""
+        with self._lock:
+            self.calls, self.killed = [], False
+            self.kill_before, self.victim = kill_before, victim
+
+    @property
+    def writes(self) -> list[str]:
+        """The calls that change something."""
+        return [
+            call
+            for call in self.calls
+            if call.split()[0] in _WRITES and "dryRun=All" not in call and "/proxy/" not in call
+        ]
+
+    def _pass(self, call: str) -> bool:
+        """Whether the call is passed on."""
+        with self._lock:
+            if self.killed:
+                return False
+            if self.kill_before is not None and len(self.calls) >= self.kill_before:
+                assert self.victim is not None
+                self.killed = True
+                os.kill(self.victim, signal.SIGKILL)
+                return False
+            self.calls.append(call)
+            return True
+
+    def __enter__(self) -> Between:
+        between = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def answer(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                if not between._pass(f"{self.command} {self.path}"):
+                    self.close_connection = True
+                    return
+                status, headers, found = between._ask(self, body)
+                self.send_response(status)
+                for name, value in headers:
+                    if name.lower() not in _HOP:
+                        self.send_header(name, value)
+                self.send_header("Content-Length", str(len(found)))
+                self.end_headers()
+                self.wfile.write(found)
+
+            do_GET = do_POST = do_PATCH = do_DELETE = do_PUT = answer  # noqa: N815
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        name = self._config["clusters"][0]["name"]
+        config = {**self._config, "clusters": [{"name": name, "cluster": {"server": url}}]}
+        config["users"] = [{"name": self._config["users"][0]["name"], "user": {}}]
+        self.kubeconfig.write_text(json.dumps(config))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _ask(
+        self, handler: BaseHTTPRequestHandler, body: bytes
+    ) -> tuple[int, list[tuple[str, str]], bytes]:
+        upstream = http.client.HTTPSConnection(
+            str(self._upstream.hostname), self._upstream.port, context=self._tls, timeout=60
+        )
+        try:
+            headers = {k: v for k, v in handler.headers.items() if k.lower() not in _HOP}
+            upstream.request(handler.command, handler.path, body or None, headers)
+            answer = upstream.getresponse()
+            return answer.status, answer.getheaders(), answer.read()
+        finally:
+            upstream.close()
