@@ -1,8 +1,8 @@
 """Pods for Prometheus: `python -m tests.support.kube.discover SERVER FOLDER FILE`.
 
 Debian's Prometheus is built without Kubernetes' service discovery. This one watches pods through
-the API server as that does, and writes its targets, a container port each with the same meta labels,
-for `file_sd_configs` to read.
+the API server as that does, and writes its targets, a container port each with the same meta
+labels, for `file_sd_configs` to read.
 """
 
 from __future__ import annotations
