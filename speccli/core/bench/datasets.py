@@ -278,7 +278,7 @@ def _from_file(path: Path) -> Prompts:
         raise UsageError(f"{path}: {error}") from error
     if len({prompt.id for prompt in prompts}) < len(prompts):
         prompts = tuple(replace(p, id=f"{i}") for i, p in enumerate(prompts))
-    return Prompts(path.name, path.name, prompts)
+    return Prompts(path.name.partition(".")[0] or path.name, path.name, prompts)
 
 
 def _of_rows(path: Path) -> Iterator[Prompt]:
