@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -209,6 +210,38 @@ def test_the_dashboard_is_whole() -> None:
         assert len(set(refs)) == len(refs)
         place = panel["gridPos"]
         assert place["x"] + place["w"] <= 24
+
+
+@pytest.mark.filterwarnings("ignore:Prefer using dashboardv2:DeprecationWarning")
+@pytest.mark.parametrize("terms", TERMS.values(), ids=TERMS)
+def test_grafanas_own_model_knows_every_key_of_the_dashboard(terms: Terms) -> None:
+    """Read into Grafana's types and written again, nothing is lost or another."""
+    from grafana_foundation_sdk.cog.encoder import JSONEncoder
+    from grafana_foundation_sdk.cog.plugins import register_default_plugins
+    from grafana_foundation_sdk.models.dashboard import Dashboard
+
+    register_default_plugins()
+
+    def again(board: dict[str, Any]) -> Any:
+        return json.loads(JSONEncoder().encode(Dashboard.from_json(board)))
+
+    ours = dashboard(terms)
+    assert list(lost(ours, again(ours))) == []
+    mistyped = json.loads(json.dumps(ours).replace('"displayMode"', '"displayMod"'))
+    assert len(list(lost(mistyped, again(mistyped)))) == len(ours["panels"])
+    assert ours["schemaVersion"] == again({})["schemaVersion"]
+
+
+def lost(was: Any, now: Any, path: str = "$") -> Iterator[str]:
+    """What is not the same any more."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        for key, value in was.items():
+            yield from lost(value, now.get(key), f"{path}.{key}")
+    elif isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
+        for i, pair in enumerate(zip(was, now, strict=True)):
+            yield from lost(*pair, f"{path}[{i}]")
+    elif was != now:
+        yield f"{path}: {was!r} -> {now!r}"
 
 
 @pytest.mark.parametrize("terms", TERMS.values(), ids=TERMS)

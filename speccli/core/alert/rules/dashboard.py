@@ -33,7 +33,7 @@ def dashboard(terms: Terms) -> dict[str, Any]:
         "uid": UID,
         "title": "specctl: speculative decoding",
         "tags": ["specctl", "vllm"],
-        "schemaVersion": 39,
+        "schemaVersion": 42,
         "version": 1,
         "editable": True,
         "graphTooltip": 1,
@@ -221,7 +221,6 @@ def _datasource() -> dict[str, Any]:
         "type": "datasource",
         "query": "prometheus",
         "label": "Data source",
-        "current": {},
         "hide": 0,
     }
 
@@ -233,7 +232,6 @@ def _choice(name: str) -> dict[str, Any]:
         "name": name,
         "type": "query",
         "datasource": _SOURCE,
-        "definition": query,
         "query": {"query": query, "refId": name},
         "includeAll": True,
         "allValue": ".*",
