@@ -1,0 +1,1 @@
+"""Results of other load generators, read into rows of ours."""
