@@ -6,9 +6,10 @@ since its generated models take seconds. Objects go in and come out as plain dic
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -123,6 +124,50 @@ class Cluster(Connection):
             return self._pages(path, query, asked, api_version, kind, str(_PAGE))
         except Gone:  # it changed too much between two pages: all of it at once
             return self._pages(path, query, asked, api_version, kind, "")
+
+    def watch(
+        self,
+        api_version: str,
+        kind: str,
+        version: str,
+        namespace: str | None = None,
+        labels: Selector = None,
+        lasting_s: int = 60,
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """What changes after a list: (`ADDED`, `MODIFIED`, `DELETED` or `BOOKMARK`, the object).
+
+        It ends by itself; go on from the newest `metadata.resourceVersion` that was seen.
+
+        Args:
+            api_version: As in `list`.
+            kind: As in `list`.
+            version: The resource version of the list.
+            namespace: As in `list`.
+            labels: As in `list`.
+            lasting_s: After which the server ends it.
+
+        Raises:
+            Gone: the version is too old: list again.
+        """
+        path, place = self.path(api_version, kind, None, namespace)
+        query = {
+            "watch": "true",
+            "resourceVersion": version,
+            "labelSelector": _selector(labels),
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(lasting_s),
+        }
+        asked = Asked("watch", f"{kind}s", place)
+        for line in self.lines(path, asked, query=query, idle_s=lasting_s + self.deadline_s):
+            if not line.strip():
+                continue
+            told = loaded(line, asked)
+            obj = told.get("object")
+            if not isinstance(obj, dict):
+                continue
+            if told.get("type") == "ERROR":
+                raise refusal(int(obj.get("code") or 500), json.dumps(obj).encode(), asked)
+            yield str(told.get("type")), {"apiVersion": api_version, "kind": kind, **obj}
 
     def _pages(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode
@@ -71,6 +71,11 @@ class Connection:
     def version_text(self) -> str:
         """Its version as it calls it itself, `v1.37.2`."""
         return str(self._version.get("gitVersion") or "unknown")
+
+    @property
+    def through(self) -> str | None:
+        """The proxy that is gone through; None where there is none."""
+        return self._api.proxy
 
     def credentials(self) -> Credentials:
         """What other connections to the same server are made with, renewed if need be."""
@@ -165,6 +170,44 @@ class Connection:
             self._forget_kinds()
             raise _not_installed(path, kind)
         raise refusal(answer.status, answer.data, asked, headers=answer.headers)
+
+    def lines(
+        self, path: str, asked: Asked, *, query: Mapping[str, str], idle_s: float
+    ) -> Iterator[bytes]:
+        """The lines of an answer that goes on (a watch), as they come.
+
+        It ends where the server ends it, or where nothing has come for `idle_s`.
+
+        Raises:
+            ClusterError: it was refused, or cut.
+        """
+        from urllib3 import exceptions as wire
+
+        words = {name: value for name, value in query.items() if value}
+
+        def call(api: Api) -> Any:
+            _, url, made, _, _ = api.param_serialize(
+                "GET",
+                f"{path}?{urlencode(words)}",
+                header_params={"Accept": "application/json"},
+                auth_settings=["BearerToken"],
+            )
+            return api.open(url, headers=made, idle_s=idle_s)
+
+        answer = self._authorised(call, lambda answer: bool(answer.status == 401))
+        if answer.status != 200:
+            raise refusal(answer.status, answer.read(), asked, headers=answer.headers)
+        begun = b""
+        try:
+            for piece in answer.stream(1 << 16, decode_content=True):
+                *whole, begun = (begun + piece).split(b"\n")
+                yield from whole
+        except wire.ReadTimeoutError:
+            return
+        except (wire.HTTPError, OSError, ValueError) as error:
+            raise self._api.broken(error, self._api.limits.limit) from error
+        finally:
+            answer.close()
 
     def path(
         self, api_version: str, kind: str, name: str | None, namespace: str | None

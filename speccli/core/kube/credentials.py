@@ -44,6 +44,12 @@ class Credentials:
     identity: bytes
     """What tells this cluster from another at the same address: its certificate authority."""
 
+    @property
+    def authorization(self) -> str | None:
+        """What is sent as `Authorization`; None where a certificate says who asks."""
+        told = self.configuration.auth_settings().get("BearerToken")
+        return str(told["value"]) if told else None
+
     def stale(self, now: datetime) -> bool:
         """Whether they must be renewed before they are used."""
         return self.expires is not None and self.expires - _SKEW <= now

@@ -96,6 +96,12 @@ class Api(ApiClient):  # type: ignore[misc]  # the package is not looked into, s
         self.limits = threading.local()
         """`limit`: that of the call which this thread makes."""
 
+    @property
+    def proxy(self) -> str | None:
+        """The proxy that is gone through; None where there is none, or this server is exempt."""
+        through = getattr(self.rest_client.pool_manager, "proxy", None)
+        return str(self.configuration.proxy) if through is not None else None
+
     def call_api(
         self,
         method: str,
@@ -145,16 +151,46 @@ class Api(ApiClient):  # type: ignore[misc]  # the package is not looked into, s
                     raise self._unreachable(error) from error
                 again = False  # a connection that was kept alive may have ended meanwhile
                 continue
-            except wire.NewConnectionError as error:  # which calls itself a time-out too
-                raise self._unreachable(error) from error
-            except wire.TimeoutError as error:
-                raise self._late(limit) from error
             except (wire.HTTPError, OSError, ValueError) as error:
-                raise self._unreachable(error) from error
+                raise self.broken(error, limit) from error
             pause = _pause(answer) if shed else None
             if pause is None or pause >= limit.left:
                 return answer
             time.sleep(pause)
+
+    def open(
+        self, url: str, *, headers: Mapping[str, str] | None, idle_s: float
+    ) -> urllib3.BaseHTTPResponse:
+        """An answer that goes on and on, to be read by whoever asks; close it.
+
+        `idle_s`: how long nothing may come.
+
+        Raises:
+            Unreachable: there was no answer.
+            TimedOut: none in time.
+        """
+        limit: Limit = self.limits.limit
+        pool: urllib3.PoolManager = self.rest_client.pool_manager
+        timeout = urllib3.Timeout(connect=max(0.001, limit.left), read=idle_s)
+        try:
+            return pool.request(
+                "GET",
+                url,
+                headers=dict(headers or {}),
+                timeout=timeout,
+                preload_content=False,
+                redirect=False,
+            )
+        except (wire.HTTPError, OSError, ValueError) as error:
+            raise self.broken(error, limit) from error
+
+    def broken(self, error: BaseException, limit: Limit) -> ClusterError:
+        """What an error of the wire means."""
+        late = isinstance(error, wire.TimeoutError) and not isinstance(
+            error,
+            wire.NewConnectionError,  # which calls itself a time-out too
+        )
+        return self._late(limit) if late else self._unreachable(error)
 
     def _once(
         self,

@@ -1,0 +1,106 @@
+"""What a vLLM that does not start, or ended, says of the reason: causes and fixes by its log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from speccli.core.engines import vllm_start
+from speccli.core.engines.vllm_crash_table import OOM, OOM_SERVING, OOM_STARTING, SIGNATURES
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Why it ended."""
+
+    code: str
+    cause: str
+    fix: str
+    evidence: str
+    """The line that tells."""
+
+
+_OUT_OF_MEMORY = re.compile(
+    r"(?:torch\.(?:cuda\.)?OutOfMemoryError|CUDA out of memory|CUDA error: out of memory)[^\n]*"
+)
+_SERVING = re.compile(r"Application startup complete|Starting vLLM (?:API )?server")
+
+
+def diagnose(log: str) -> Diagnosis | None:
+    """Why a vLLM ended, by the end of its log; None where nothing that is known is in it."""
+    if plain := _plain(log, ("GPU_OOM_SAMPLER", "GPU_OOM_WEIGHTS", "GPU_MEMORY_TAKEN")):
+        return plain
+    if found := _OUT_OF_MEMORY.search(log):
+        return Diagnosis(*_where(log[: found.start()]), evidence=_line(log, found.start()))
+    return _plain(log, ())
+
+
+def _where(before: str) -> tuple[str, str, str]:
+    """Code, cause and fix of an out-of-memory, by how far the log had come."""
+    if _SERVING.search(before):
+        return OOM_SERVING
+    mark = vllm_start.mark_of(before)
+    return OOM.get(mark.text, OOM_STARTING)
+
+
+def _plain(log: str, codes: tuple[str, ...]) -> Diagnosis | None:
+    for signature in SIGNATURES:
+        if codes and signature.code not in codes:
+            continue
+        if (found := signature.pattern.search(log)) is not None:
+            words = _Words({k: v.strip() for k, v in found.groupdict().items() if v})
+            return Diagnosis(
+                signature.code,
+                signature.cause.format_map(words),
+                signature.fix.format_map(words),
+                _line(log, found.start()),
+            )
+    return None
+
+
+class _Words(dict[str, str]):
+    """Groups of a match; one that took no part is `…`."""
+
+    def __missing__(self, key: str) -> str:
+        return "…"
+
+
+_PREFIX = re.compile(
+    r"^(?:\([^)]*\) ?)*(?:(?:ERROR|WARNING|INFO|CRITICAL) [\d-]+ [\d:]+ (?:\[[^\]]*\] ?)?)?"
+)
+
+
+def _line(log: str, at: int) -> str:
+    """The line around a place, without the process and time before it."""
+    start = log.rfind("\n", 0, at) + 1
+    end = log.find("\n", at)
+    return bare(log[start : len(log) if end < 0 else end])
+
+
+def bare(line: str) -> str:
+    """A log line without the process, time and file that vLLM puts before it."""
+    return " ".join(_PREFIX.sub("", line.strip()).split())[:300]
+
+
+_ERROR = re.compile(r"^(?:[\w.]+(?:Error|Exception|Exit)\b.*|[\w. ]+: error: .+)$")
+_WRAPPERS = (
+    "Engine core initialization failed",
+    "WorkerProc initialization failed",
+    "EngineDeadError",
+)
+
+
+def last_error(log: str) -> str | None:
+    """The last line that names an error, the root cause before what wraps it."""
+    lines = list(_errors(log))
+    roots = [line for line in lines if not any(words in line for words in _WRAPPERS)]
+    told = roots or lines
+    return told[-1] if told else None
+
+
+def _errors(log: str) -> Iterator[str]:
+    for line in log.splitlines():
+        text = bare(line)
+        if _ERROR.match(text):
+            yield text
