@@ -7,6 +7,7 @@ from typing import Any
 from speccli.core.manifests import names, sizes
 from speccli.core.manifests.options import SLEEP, RenderOptions
 from speccli.core.manifests.pools import Unit
+from speccli.core.manifests.quantities import gib
 from speccli.core.manifests.refuse import MODELS
 from speccli.core.manifests.volumes import CACHE, HOME, mounts, volumes
 from speccli.core.recipes.model import Recipe, SecretRef, Toleration
@@ -173,10 +174,10 @@ def _resources(unit: Unit, options: RenderOptions) -> Object:
     count = hardware.count
     requests = {
         "cpu": str(hardware.cpu_per_gpu * count),
-        "memory": f"{hardware.memory_gib_per_gpu * count}Gi",
+        "memory": gib(hardware.memory_gib_per_gpu * count),
     }
     # No CPU limit: throttling shows as latency. Shared memory counts against the memory limit.
-    limits = {"memory": f"{2 * hardware.memory_gib_per_gpu * count}Gi"}
+    limits = {"memory": gib(2 * hardware.memory_gib_per_gpu * count)}
     if options.dra:
         return {"requests": requests, "limits": limits, "claims": [{"name": CLAIM}]}
     gpus = {GPU: str(count)}

@@ -8,6 +8,7 @@ from speccli.core.manifests import names
 from speccli.core.manifests.options import TOLERANCE, RenderOptions
 from speccli.core.manifests.pool_rules import QUEUE_WAIT, RUNNING
 from speccli.core.manifests.pools import Unit
+from speccli.core.manifests.quantities import plain
 
 Object = dict[str, Any]
 
@@ -60,7 +61,7 @@ def behavior(unit: Unit, options: RenderOptions) -> Object:
         "policies": [{"type": "Pods", "value": 1, "periodSeconds": 300}],
     }
     if scaling.tolerance is not None and options.kubernetes >= TOLERANCE:
-        quantity = f"{round(scaling.tolerance * 1000)}m"
+        quantity = plain(scaling.tolerance)
         up["tolerance"] = down["tolerance"] = quantity
     return {"scaleUp": up, "scaleDown": down}
 
@@ -170,8 +171,8 @@ def autoscaler(unit: Unit, options: RenderOptions) -> Object:
             "minReplicas": unit.least,
             "maxReplicas": unit.most,
             "metrics": [
-                external(QUEUE_WAIT, "Value", "value", f"{round(target * 1000)}m"),
-                external(RUNNING, "AverageValue", "averageValue", str(running_target(unit))),
+                external(QUEUE_WAIT, "Value", "value", plain(target)),
+                external(RUNNING, "AverageValue", "averageValue", plain(running_target(unit))),
             ],
             "behavior": behavior(unit, options),
         },

@@ -6,6 +6,7 @@ from typing import Any
 
 from speccli.core.manifests import names, sizes
 from speccli.core.manifests.pools import Unit
+from speccli.core.manifests.quantities import gib
 from speccli.core.manifests.refuse import MODELS
 from speccli.core.recipes.model import Storage
 
@@ -35,9 +36,9 @@ def volumes(unit: Unit) -> list[Object]:
     """The pod's volumes."""
     storage = unit.recipe.storage
     shm = sizes.SHM_GIB[unit.recipe.hardware.count > 1]
-    scratch = {"sizeLimit": f"{sizes.SCRATCH_GIB}Gi"}
+    scratch = {"sizeLimit": gib(sizes.SCRATCH_GIB)}
     return [
-        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{shm}Gi"}},
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": gib(shm)}},
         {"name": "models", **_models(unit)},
         {"name": "cache", **_claimed(cache_claim(unit.deployment, storage), storage.cache_gib)},
         {"name": "home", "emptyDir": dict(scratch)},
@@ -72,9 +73,9 @@ def _models(unit: Unit) -> Object:
     return volume
 
 
-def _claimed(claim: str | None, gib: int) -> Object:
+def _claimed(claim: str | None, size: int) -> Object:
     if claim is None:
-        return {"emptyDir": {"sizeLimit": f"{gib}Gi"}}
+        return {"emptyDir": {"sizeLimit": gib(size)}}
     return {"persistentVolumeClaim": {"claimName": claim}}
 
 
@@ -98,8 +99,8 @@ def claims(unit: Unit, namespace: str, shared: bool) -> list[Object]:
             "spec": {
                 "accessModes": [access],
                 **kind,
-                "resources": {"requests": {"storage": f"{gib}Gi"}},
+                "resources": {"requests": {"storage": gib(size)}},
             },
         }
-        for name, gib in wanted
+        for name, size in wanted
     ]

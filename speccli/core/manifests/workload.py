@@ -166,7 +166,6 @@ def priority_classes(units: list[Unit], options: RenderOptions) -> list[Object]:
             "kind": "PriorityClass",
             "metadata": names.meta(name, None, unit.deployment),
             "value": value - 1 if canary else value,
-            "globalDefault": False,
             "preemptionPolicy": "Never" if canary else "PreemptLowerPriority",
             "description": f"Engines of {unit.deployment} in {options.namespace}",
         }
