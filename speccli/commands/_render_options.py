@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from speccli.core.manifests import RenderOptions
+    from speccli.core.recipes.model import PoolName
 
 
 class Pool(StrEnum):
@@ -17,6 +18,11 @@ class Pool(StrEnum):
 
     STRUCTURED = "structured"
     CANARY = "canary"
+
+    @property
+    def word(self) -> PoolName:
+        """As recipes name it."""
+        return "canary" if self is Pool.CANARY else "structured"
 
 
 Autoscaler = Literal["keda", "hpa", "none"]
@@ -115,12 +121,12 @@ class RenderFlags:
         from speccli.core.manifests import options as core
 
         oldest = core.CLAIMS if self.dra else core.SLEEP
-        pools = [each.value for each in self.pool or ()] + (["canary"] if self.canary else [])
+        wanted = [*(self.pool or ()), *([Pool.CANARY] if self.canary else [])]
         return core.RenderOptions(
             namespace=self.namespace or "default",
             name=self.name,
             kubernetes=core.server(self.kubernetes) if self.kubernetes else oldest,
-            pools=tuple(dict.fromkeys(pools)),
+            pools=tuple(dict.fromkeys(each.word for each in wanted)),
             autoscaler=self.autoscaler,
             replicas=self.replicas,
             surge=self.surge or 0,

@@ -100,7 +100,7 @@ def _strict(schema: Object, *, root: bool = False) -> Object:
     """A structural schema as JSON Schema: unknown fields refused, as field validation does."""
     if schema.get("x-kubernetes-int-or-string"):
         return {"anyOf": [{"type": "integer"}, {"type": "string"}]}
-    made = {
+    made: Object = {
         key: schema[key]
         for key in (
             *("type", "enum", "pattern", "minimum", "maximum", "minLength", "maxLength"),

@@ -13,7 +13,7 @@ from speccli.core.manifests.lint import LintError, lint, problems
 from tests.support.manifests import CUSTOM, HUB, rendered_with, validate
 
 Object = dict[str, Any]
-Break = Callable[[Object], None]
+Break = Callable[[Object], Any]
 
 
 def rendering(variant: str = "default") -> list[Object]:

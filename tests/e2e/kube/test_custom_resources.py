@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
             plane.api.create(each)
         for each in definitions:
             name = each["metadata"]["name"]
-            until(lambda name=name: _established(plane, name), f"{name} to be served")
+            until(partial(_established, plane, name), f"{name} to be served")
         yield Client.connect(kubeconfig=str(plane.kubeconfig), namespace="llm", deadline=30)
 
 
