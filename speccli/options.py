@@ -55,6 +55,36 @@ class SourceOptions:
             help="""With --prometheus: the pool, e.g. 'namespace="prod",pool="llama"'.""",
         ),
     ] = None
+    deployment: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="A Kubernetes deployment, read through its API server."),
+    ] = None
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            "--namespace",
+            "-n",
+            metavar="NS",
+            help="With --deployment: where it is.",
+            show_default="the context's",
+        ),
+    ] = None
+    context: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="With --deployment: which context of the kubeconfig.",
+            show_default="the current one",
+        ),
+    ] = None
+    kubeconfig: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --deployment: the kubeconfig.",
+            show_default="KUBECONFIG, ~/.kube/config, the pod's account",
+        ),
+    ] = None
     replay: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A recording."),
@@ -165,9 +195,12 @@ class SourceOptions:
         return settings
 
 
+CLUSTER = frozenset({"deployment", "namespace", "context", "kubeconfig"})
+"""Options that say which pods of which cluster are read."""
 READS = frozenset(
     {"endpoint", "prometheus", "selector", "replay", "interval", "deadline"}
     | {"token", "token_file", "ca", "cert", "key", "insecure"}
+    | CLUSTER
 )
 """Options that say what is read, and how."""
 JUDGES = frozenset({"floor", "hold"})

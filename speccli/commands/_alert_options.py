@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from speccli.options import CLUSTER
+
 NameOption = Annotated[
     str | None,
     typer.Option(
@@ -52,9 +54,10 @@ ASKING = (
     "cert",
     "key",
     "insecure",
+    *CLUSTER,
 )
 """Options about asking a source."""
-POOLING = ("prometheus", "selector", "replay", "interval", "window")
+POOLING = ("prometheus", "selector", "replay", "interval", "window", *CLUSTER)
 """Options about a Prometheus, and about windows."""
 JUDGING = ("method", "floor", "hold", "gpu_hour_usd", "gpus_per_engine", "baseline_cost")
 """Options about what numbers are held against."""

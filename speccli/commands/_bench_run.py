@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from speccli import diagnostics, output
-from speccli.options import FormatOption, SetOption, SourceOptions, source_without
+from speccli.options import CLUSTER, FormatOption, SetOption, SourceOptions, source_without
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -162,6 +162,7 @@ Extra = Annotated[
 @source_without(
     *("endpoint", "prometheus", "selector", "replay", "window", "interval", "deadline"),
     *("method", "floor", "hold", "baseline_cost"),
+    *CLUSTER,
 )
 def run(
     source: SourceOptions,

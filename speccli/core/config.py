@@ -33,6 +33,14 @@ class Settings:
     """A Prometheus (Thanos, Mimir) to ask instead."""
     selector: str | None = None
     """Label matchers that pick the pool in Prometheus, e.g. `namespace="prod"`."""
+    deployment: str | None = None
+    """A deployment whose pods are found, and read, through its cluster's API server."""
+    namespace: str | None = None
+    """Where it is; None: the context's namespace."""
+    context: str | None = None
+    """Which context of the kubeconfig; None: the current one."""
+    kubeconfig: str | None = None
+    """The kubeconfig; None: KUBECONFIG, ~/.kube/config, or a pod's own account."""
     interval: str | None = None
     """Time between scrapes."""
     window: str | None = None
@@ -139,7 +147,7 @@ _LISTS: dict[str, str | None] = {"endpoint": ",", "alertmanager": ",", "notify":
 """Settings of several values, and what stands between them in one text; None: space."""
 
 _TOGETHER: tuple[tuple[str, ...], ...] = (
-    ("endpoint", "prometheus", "replay"),
+    ("endpoint", "prometheus", "replay", "deployment"),
     ("token", "token_file"),
 )
 """Settings of which one stands for all: a source that is typed replaces one that is configured."""
@@ -174,6 +182,11 @@ def _keep_secrets(
             f"{project} sets {' and '.join(decides)}, and {secrets[0]} is from "
             f"{origin[secrets[0]]}: a secret is not sent on such a file's word",
             hint=f"if you trust it, say so: SPECCTL_CONFIG={project}; else give --endpoint",
+        )
+    if merged.get("kubeconfig") and origin["kubeconfig"] == project:
+        raise UsageError(
+            f"{project} sets kubeconfig, which names programs that are run",
+            hint=f"if you trust it, say so: SPECCTL_CONFIG={project}; or give --kubeconfig",
         )
     if merged.get("token_file") and origin["token_file"] == project:
         with contextlib.suppress(RuntimeError, OSError, ValueError):

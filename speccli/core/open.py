@@ -20,7 +20,10 @@ from speccli.core.units import seconds
 
 _PROMETHEUS_WINDOW_S = 60.0
 """A window that holds a few of Prometheus's own scrapes."""
-_HINT = "give --endpoint http://host:8000, --prometheus URL or --replay FILE (or specctl.toml)"
+_HINT = (
+    "give --endpoint http://host:8000, --prometheus URL, --deployment NAME or --replay FILE "
+    "(or specctl.toml)"
+)
 _DEADLINE_S = 5.0
 _SHORTEST_S = 0.1
 """Interval or deadline under which nothing sensible can be measured."""
@@ -140,6 +143,7 @@ def open_source(
         for name, value in (
             ("--endpoint", settings.endpoint),
             ("--prometheus", settings.prometheus),
+            ("--deployment", settings.deployment),
             ("--replay", replay),
         )
         if value
@@ -160,15 +164,32 @@ def open_source(
         return _open_prometheus(settings, settings.prometheus, asked, default_window_s, tap)
     interval = _interval(settings) or 1.0
     answer_s = _DEADLINE_S if deadline is None else deadline
-    source = ScrapeSource(
-        parse_targets(list(settings.endpoint or ())),
-        interval_s=interval,
-        deadline_s=answer_s,
-        access=access_of(settings),
-    )
+    source = _scraping(settings, interval, answer_s)
     counted = window.Window(_window(settings, window_s, interval, answer_s))
     poller = Poller(source, counted, now=time.time, tap=tap)
     return Opened(poller, thresholds_of(settings), True, interval, window_s)
+
+
+def _scraping(settings: Settings, interval_s: float, deadline_s: float) -> ScrapeSource:
+    """Servers that are asked themselves, or through their cluster's API server."""
+    if settings.deployment:
+        # The Kubernetes client takes a quarter of a second to import.
+        from speccli.core.kube.open import open_pods
+
+        return open_pods(
+            settings.deployment,
+            kubeconfig=settings.kubeconfig,
+            context=settings.context,
+            namespace=settings.namespace,
+            interval_s=interval_s,
+            deadline_s=deadline_s,
+        )
+    return ScrapeSource(
+        parse_targets(list(settings.endpoint or ())),
+        interval_s=interval_s,
+        deadline_s=deadline_s,
+        access=access_of(settings),
+    )
 
 
 def _interval(settings: Settings) -> float | None:

@@ -57,6 +57,9 @@ class Asked:
         """Where this deployment's memory is."""
         source = [*sorted(self.settings.endpoint or ()), str(self.settings.prometheus)]
         source += [str(self.settings.selector)]
+        if self.settings.deployment:
+            where = (self.settings.kubeconfig, self.settings.context, self.settings.namespace)
+            source += [self.settings.deployment, *map(str, where)]
         file = file_name(command, self.name, "\n".join(source))
         try:
             return Keeper(state_folder(self.state, self.environment), file)

@@ -96,9 +96,9 @@ async def look(
         if poller.whole_window_at_once:
             await poller.round()
             return poller.snapshot()
+        first = await poller.source.scrapes() or []
         names = {t.name for t in getattr(poller.source, "targets", ())}
         known = [s for s in earlier if s.target in names]
-        first = await poller.source.scrapes() or []
         began = clock()
         failing = {s.target for s in first if s.error is not None or s.status != 200}
         window.push(s for s in known if pair_s is None and serves(s, now) or s.target in failing)

@@ -20,6 +20,7 @@ from speccli.core.alert.notify import Notifier
 from speccli.core.alert.verdict import Turn, Verdict, failed, turn_line
 from speccli.core.errors import DeadlineError, ExitCode, SourceError
 from speccli.core.open import Opened
+from speccli.core.sources.base import ChangingSource
 from speccli.core.stopping import told_to_stop
 from speccli.core.views.status import rfc3339
 
@@ -93,7 +94,10 @@ class Watcher:
 
     def keep(self, now: float) -> None:
         """Write down what is remembered."""
-        window = self.opened.poller.window
+        window, source = self.opened.poller.window, self.opened.poller.source
+        if isinstance(source, ChangingSource):  # pages of pods that are gone would pile up
+            for gone in self.tap.scrapes.keys() - source.present:
+                del self.tap.scrapes[gone]
         self.kept_at = now
         self.memory = dataclasses.replace(
             self.examiner.remembered(self.memory),
@@ -185,8 +189,11 @@ def _go_on(opened: Opened, memory: Memory, every_s: float) -> str | None:
     window.settings = dataclasses.replace(
         window.settings, window_s=_WINDOW_S, stale_s=max(5.0, 2.5 * every_s)
     )
-    names = {t.name for t in getattr(opened.poller.source, "targets", ())}
-    window.push(s for s in earlier if s.target in names and serves(s, now))
+    source = opened.poller.source
+    names = {t.name for t in getattr(source, "targets", ())}
+    # Of a source whose targets come and go it is known once it has been read which are gone.
+    every = isinstance(source, ChangingSource)
+    window.push(s for s in earlier if (every or s.target in names) and serves(s, now))
     return jumped
 
 

@@ -36,7 +36,7 @@ _SCHEDULING: tuple[tuple[str, str, str], ...] = (
     (
         r"Insufficient (?P<what>\S*gpu\S*)",
         "too few free {what}",
-        "free GPUs, add nodes, or lower replicas (a rollout that surges needs more than it replaces)",
+        "free GPUs, add nodes, or lower replicas (a rollout that surges needs more of them)",
     ),
     (r"Insufficient (?P<what>\S+)", "too little free {what}", "lower the pod's request for it"),
     (

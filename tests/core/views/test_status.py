@@ -34,8 +34,7 @@ LATENCIES = ["ttft_s", "itl_s", "tpot_s", "e2e_s", "queue_s"]
 METRICS = {*NUMBERS, *LATENCIES, "acceptance_by_position"}
 ENGINE = {
     "target", "engine", "model", "engine_kind", "version", "method", "k", "draft", "state",
-    "reason",
-    "fix", "resets", "sources",
+    "reason", "fix", "resets", "sources",
 }  # fmt: skip
 FINDING = ["code", "severity", "subject", "evidence", "cause", "action", "since"]
 STATES = {
