@@ -67,6 +67,7 @@ KINDS = {
     "Deployment": Kind("apis/apps/v1", "deployments"),
     "ReplicaSet": Kind("apis/apps/v1", "replicasets"),
     "Job": Kind("apis/batch/v1", "jobs"),
+    "CronJob": Kind("apis/batch/v1", "cronjobs"),
     "PodDisruptionBudget": Kind("apis/policy/v1", "poddisruptionbudgets"),
     "NetworkPolicy": Kind("apis/networking.k8s.io/v1", "networkpolicies"),
     "HorizontalPodAutoscaler": Kind("apis/autoscaling/v2", "horizontalpodautoscalers"),
