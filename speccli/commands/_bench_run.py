@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from speccli import diagnostics, output
+from speccli.core.errors import ExitCode
 from speccli.options import CLUSTER, FormatOption, SetOption, SourceOptions, source_without
 
 if TYPE_CHECKING:
@@ -231,7 +232,11 @@ def run(
     plan = asking.plan(asking.Asked(**given, settings=settings, command=command))
     for note in plan.notes:
         diagnostics.warn(note)
-    result = run_with(runner.value, plan, Progress(diagnostics.say, diagnostics.progress))
+    try:
+        result = run_with(runner.value, plan, Progress(diagnostics.say, diagnostics.progress))
+    except KeyboardInterrupt:
+        diagnostics.say(f"interrupted: {asking.left_behind(plan.spec)}")
+        raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
 
     def table() -> RenderableType:
         from speccli.tables.bench_run import run_table

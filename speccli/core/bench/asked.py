@@ -270,6 +270,15 @@ def _before(spec: Spec, *, resume: bool) -> Result | None:
     return old
 
 
+def left_behind(spec: Spec) -> str:
+    """What an interrupted bench leaves."""
+    if not spec.out.exists():
+        return "nothing was measured yet"
+    whole = sum(1 for _ in spec.rows())
+    kept = len(results.read(spec.out).rows)
+    return f"{kept} of {whole} rows are kept in {spec.out}; the same with --resume goes on"
+
+
 def exit_code(result: Result) -> ExitCode:
     """By the worst row."""
     states = {row.state for row in result.rows}
