@@ -13,25 +13,13 @@ from speccli.commands._alert_options import (
     ASKING,
     JUDGING,
     POOLING,
-    AlertmanagerOption,
     BaselineOption,
-    ClearOption,
-    ConfirmOption,
-    DryRun,
-    ForceOption,
-    NameOption,
-    NotifyOption,
+    JudgeOptions,
+    KeyOptions,
     RequireTraffic,
-)
-from speccli.commands.baseline import (
-    Dataset,
-    DraftName,
-    DraftRevision,
-    Runner,
-    Sampling,
     StateOption,
-    TargetRevision,
 )
+from speccli.commands._grouped import with_group
 from speccli.options import FormatOption, SourceOptions, source_without
 
 if TYPE_CHECKING:
@@ -58,24 +46,12 @@ app = typer.Typer(
 
 @app.command("check", epilog=_EPILOG)
 @source_without("interval")
+@with_group("key", KeyOptions)
+@with_group("how", JudgeOptions)
 def check(
     source: SourceOptions,
-    name: NameOption = None,
-    baseline: BaselineOption = None,
-    force: ForceOption = False,
-    confirm: ConfirmOption = "1/1",
-    clear: ClearOption = 1,
-    require_traffic: RequireTraffic = False,
-    alertmanager: AlertmanagerOption = None,
-    notify: NotifyOption = None,
-    dry_run: DryRun = False,
-    state: StateOption = None,
-    target_revision: TargetRevision = None,
-    draft: DraftName = None,
-    draft_revision: DraftRevision = None,
-    runner: Runner = None,
-    sampling: Sampling = None,
-    dataset: Dataset = None,
+    how: JudgeOptions,
+    key: KeyOptions,
     output_format: FormatOption = output.Format.TABLE,
 ) -> None:
     """Judge once: one line for a monitoring system, then one a finding.
@@ -84,23 +60,25 @@ def check(
     wall clock for everything (30s if not given). With --replay FILE every scrape of a recording is
     judged as a cron run at its time would have.
     """
-    settings = _settings(source, baseline, alertmanager, notify)
-    told = _told(target_revision, draft, draft_revision, runner, sampling, dataset)
-    terms = _terms(settings, state, told, force, (confirm, clear), require_traffic)
+    settings = _settings(source, how)
+    terms = _terms(settings, how, key)
     if source.replay:
         from speccli.core.alert.check import replay
 
         verdict = replay(settings, source.replay, terms)
         _say(verdict, output_format)
         raise typer.Exit(verdict.exit)
-    raise typer.Exit(_check(_asked(settings, terms, name, state), output_format, dry=dry_run))
+    raise typer.Exit(_check(_asked(settings, terms, how), output_format, dry=how.dry_run))
 
 
 @app.command("watch", epilog=_EPILOG)
 @source_without("replay", "interval", "window")
+@with_group("key", KeyOptions)
+@with_group("how", JudgeOptions)
 def watch(
     source: SourceOptions,
-    name: NameOption = None,
+    how: JudgeOptions,
+    key: KeyOptions,
     every: Annotated[
         str, typer.Option("--every", metavar="TIME", help="Time between two checks.")
     ] = "15s",
@@ -112,21 +90,6 @@ def watch(
         str | None,
         typer.Option("--for", metavar="TIME", help="How long; until SIGTERM if not given."),
     ] = None,
-    baseline: BaselineOption = None,
-    force: ForceOption = False,
-    confirm: ConfirmOption = "1/1",
-    clear: ClearOption = 1,
-    require_traffic: RequireTraffic = False,
-    alertmanager: AlertmanagerOption = None,
-    notify: NotifyOption = None,
-    dry_run: DryRun = False,
-    state: StateOption = None,
-    target_revision: TargetRevision = None,
-    draft: DraftName = None,
-    draft_revision: DraftRevision = None,
-    runner: Runner = None,
-    sampling: Sampling = None,
-    dataset: Dataset = None,
 ) -> None:
     """Judge over and over; a line when something changes, a heartbeat for Prometheus.
 
@@ -139,10 +102,9 @@ def watch(
     from speccli.core.errors import UsageError
     from speccli.core.units import seconds
 
-    settings = _settings(source, baseline, alertmanager, notify)
-    told = _told(target_revision, draft, draft_revision, runner, sampling, dataset)
-    terms = _terms(settings, state, told, force, (confirm, clear), require_traffic)
-    asked = _asked(settings, terms, name, state)
+    settings = _settings(source, how)
+    terms = _terms(settings, how, key)
+    asked = _asked(settings, terms, how)
     every_s = seconds(every, what="--every")
     if every_s < 1:
         raise UsageError(f"--every {every}: at least 1 s", hint="try 15s")
@@ -151,7 +113,7 @@ def watch(
             asked,
             every_s=every_s,
             listen=address(listen),
-            notifier_of=lambda memory: _notifier(asked, memory, dry=dry_run),
+            notifier_of=lambda memory: _notifier(asked, memory, dry=how.dry_run),
             say=output.text,
             warn=diagnostics.warn,
             lasting_s=seconds(for_, what="--for") if for_ else None,
@@ -192,8 +154,9 @@ def rules(
     from speccli.core.alert.rules.promtool import prove
     from speccli.core.alert.rules.write import files, labels_of, terms_of, write
 
-    settings = _settings(source, baseline, None, None)
-    terms = terms_of(_terms(settings, state, {}, False, ("1/1", 1), require_traffic), settings)
+    how = JudgeOptions(baseline=baseline, require_traffic=require_traffic, state=state)
+    settings = _settings(source, how)
+    terms = terms_of(_terms(settings, how, KeyOptions()), settings)
     texts = files(terms, namespace=namespace, labels=labels_of(label or ()))
     for path in write(out, texts, force=force):
         output.text(str(path))
@@ -257,7 +220,9 @@ def canary(
         typer.Option("--record", metavar="NAME", help="Keep this run as baseline NAME."),
     ] = None,
     baseline: BaselineOption = None,
-    force: ForceOption = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Compare with, or replace, a baseline of another key.")
+    ] = False,
     state: StateOption = None,
     output_format: FormatOption = output.Format.TABLE,
 ) -> None:
@@ -274,10 +239,11 @@ def canary(
     from speccli.core.open import access_of
     from speccli.core.state import state_folder
 
-    settings = _settings(source, baseline, None, None)
+    how = JudgeOptions(baseline=baseline, force=force, require_traffic=True, state=state)
+    settings = _settings(source, how)
     targets, _, limit_s = targets_of(settings, None, replay=source.replay)
     store = Store(state_folder(state, config.here()[0])) if record else None
-    terms = _terms(settings, state, {}, force, ("1/1", 1), require_traffic=True)
+    terms = _terms(settings, how, KeyOptions())
     clock = deadline.Clock(limit_s)
     try:
         work = canaried(targets, access_of(settings), clock, terms, record)
@@ -336,27 +302,22 @@ def _notifier(asked: Asked, memory: Memory, *, dry: bool) -> Notifier:
     return Notifier(channels, asked.name or "default", memory.sent, dry=dry)
 
 
-def _asked(settings: Settings, terms: Terms, name: str | None, state: Path | None) -> Asked:
+def _asked(settings: Settings, terms: Terms, how: JudgeOptions) -> Asked:
     from speccli.core import config
     from speccli.core.alert.check import Asked
     from speccli.core.alert.notify import channels_of
 
     channels_of(settings.alertmanager or (), settings.notify or ())  # what is no address is usage
-    return Asked(settings, terms, name, state, config.here()[0])
+    return Asked(settings, terms, how.name, how.state, config.here()[0])
 
 
-def _settings(
-    source: SourceOptions,
-    baseline: str | None,
-    alertmanager: list[str] | None,
-    notify: list[str] | None,
-) -> Settings:
+def _settings(source: SourceOptions, how: JudgeOptions) -> Settings:
     settings = source.settings()
     return dataclasses.replace(
         settings,
-        baseline=baseline or settings.baseline,
-        alertmanager=tuple(alertmanager) if alertmanager else settings.alertmanager,
-        notify=tuple(notify) if notify else settings.notify,
+        baseline=how.baseline or settings.baseline,
+        alertmanager=tuple(how.alertmanager) if how.alertmanager else settings.alertmanager,
+        notify=tuple(how.notify) if how.notify else settings.notify,
     )
 
 
@@ -368,32 +329,19 @@ def _say(verdict: Verdict, output_format: output.Format) -> None:
         output.emit(verdict.to_json, lambda: "", output_format)
 
 
-def _told(*parts: str | None) -> dict[str, str | None]:
-    names = ("target_revision", "draft", "draft_revision", "runner", "sampling", "dataset")
-    return {name: part or None for name, part in zip(names, parts, strict=True)}
-
-
-def _terms(
-    settings: Settings,
-    state: Path | None,
-    told: dict[str, str | None],
-    force: bool,
-    confirm: tuple[str, int],
-    require_traffic: bool,
-) -> Terms:
+def _terms(settings: Settings, how: JudgeOptions, key: KeyOptions) -> Terms:
     from speccli.core import config
     from speccli.core.alert.check import stored
     from speccli.core.alert.confirm import Policy
     from speccli.core.alert.examine import Terms
-    from speccli.core.baseline import Key
     from speccli.core.open import thresholds_of
 
     name = settings.baseline
     return Terms(
         thresholds=thresholds_of(settings),
-        baseline=stored(name, state, config.here()[0]) if name else None,
-        running=Key(**told),  # type: ignore[arg-type]
-        force=force,
-        policy=Policy.parse(*confirm),
-        require_traffic=require_traffic,
+        baseline=stored(name, how.state, config.here()[0]) if name else None,
+        running=key.key(),
+        force=how.force,
+        policy=Policy.parse(how.confirm, how.clear),
+        require_traffic=how.require_traffic,
     )

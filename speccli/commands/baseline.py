@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from speccli import diagnostics, output
+from speccli.commands._alert_options import KeyOptions, StateOption
+from speccli.commands._grouped import with_group
 from speccli.core.errors import ExitCode, SpecctlError
 from speccli.options import FormatOption, SourceOptions, with_source
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from speccli.core.baseline import Key
     from speccli.core.baseline.store import Store
 
 _EPILOG = """Exit codes: 0 ok · 3 unknown (too little drafted, unreachable) · 64 usage · 70 a bug in
@@ -30,35 +31,13 @@ app = typer.Typer(
     epilog=_EPILOG,
 )
 
-StateOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--state",
-        metavar="DIR",
-        help="Where specctl remembers things.",
-        show_default="SPECCTL_STATE, else ~/.local/state/specctl",
-    ),
-]
-TargetRevision = Annotated[
-    str | None, typer.Option(metavar="REV", help="Revision of the target's weights.")
-]
-DraftName = Annotated[str | None, typer.Option("--draft", metavar="MODEL", help="The draft.")]
-DraftRevision = Annotated[
-    str | None, typer.Option(metavar="REV", help="Revision of the draft's weights.")
-]
-Runner = Annotated[str | None, typer.Option(help="Model runner, where the engine has two: v1, v2.")]
-Sampling = Annotated[
-    str | None, typer.Option(metavar="WORDS", help="How requests sample: temperature=0.")
-]
-Dataset = Annotated[
-    str | None, typer.Option(metavar="NAME", help="A fixed set of prompts, by name or hash.")
-]
-
 
 @app.command("record", epilog=_EPILOG)
 @with_source
+@with_group("key", KeyOptions)
 def record(
     source: SourceOptions,
+    key: KeyOptions,
     name: Annotated[str, typer.Argument(help="What to call it.")],
     for_: Annotated[
         str, typer.Option("--for", metavar="TIME", help="How long to watch; best a day.")
@@ -73,12 +52,6 @@ def record(
         bool, typer.Option("--force", help="Engines that differ; a NAME that is something else.")
     ] = False,
     state: StateOption = None,
-    target_revision: TargetRevision = None,
-    draft: DraftName = None,
-    draft_revision: DraftRevision = None,
-    runner: Runner = None,
-    sampling: Sampling = None,
-    dataset: Dataset = None,
     output_format: FormatOption = output.Format.TABLE,
 ) -> None:
     """Watch a sound pool and keep its acceptance.
@@ -94,18 +67,10 @@ def record(
     from speccli.core.open import open_source
     from speccli.core.units import seconds
 
-    told = _key(
-        target_revision=target_revision,
-        draft=draft,
-        draft_revision=draft_revision,
-        runner=runner,
-        sampling=sampling,
-        dataset=dataset,
-    )
     lasting = seconds(for_, what="--for")
     store = _store(state)
     opened = open_source(source.settings(), replay=source.replay, default_window_s=60.0)
-    profile = Profile(look_seconds(lasting, opened.thresholds.drift_every_s), told)
+    profile = Profile(look_seconds(lasting, opened.thresholds.drift_every_s), key.key())
     watched = asyncio.run(watch(opened, profile, lasting_s=lasting, tell=_tell))
     early = f", stopped after {watched.seconds:.0f} s of {for_}" if watched.stopped else ""
     try:
@@ -152,7 +117,9 @@ def show(
 
 
 @app.command("import", epilog=_EPILOG)
+@with_group("key", KeyOptions)
 def import_(
+    key: KeyOptions,
     file: Annotated[
         Path,
         typer.Argument(metavar="FILE", help="A baseline, or `vllm bench serve` --save-result."),
@@ -168,12 +135,6 @@ def import_(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace what is something else.")] = False,
     state: StateOption = None,
-    target_revision: TargetRevision = None,
-    draft: DraftName = None,
-    draft_revision: DraftRevision = None,
-    runner: Runner = None,
-    sampling: Sampling = None,
-    dataset: Dataset = None,
     output_format: FormatOption = output.Format.TABLE,
 ) -> None:
     """Take a baseline over from a file."""
@@ -184,27 +145,13 @@ def import_(
     if plain is not None:
         _show(store.add_plain(plain, plain_speed(file), Key(), force=force), output_format)
         return
-    told = _key(
-        target_revision=target_revision,
-        draft=draft,
-        draft_revision=draft_revision,
-        runner=runner,
-        sampling=sampling,
-        dataset=dataset,
-    )
-    found = read_any(file, name, told)
+    found = read_any(file, name, key.key())
     store.put(found, force=force)
     _show(found, output_format)
 
 
 def _tell(took: float, drafts: float) -> None:
     diagnostics.progress(f"specctl: watching, {took:.0f} s, {drafts:,.0f} drafts so far")
-
-
-def _key(**parts: str | None) -> Key:
-    from speccli.core.baseline import Key
-
-    return Key(**{name: value or None for name, value in parts.items()})  # type: ignore[arg-type]
 
 
 def _store(state: Path | None) -> Store:
