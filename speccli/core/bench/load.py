@@ -24,7 +24,7 @@ _GIVE_UP = 3
 """Requests lost one after the other, with none answered between, after which a row is given up."""
 _PAUSE_S = 0.2
 """After a request that failed."""
-_TICK_S = 0.05
+_TICK_S = 0.1
 """How often the event loop is asked how late it is."""
 
 

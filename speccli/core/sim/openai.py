@@ -283,10 +283,12 @@ class Desk:
         async def send(event: dict[str, Any]) -> None:
             await response.write(f"data: {json.dumps(event)}\n\n".encode())
 
-        if ask.chat:
-            await send(answer.chunk(None, None))
+        began = False
         while not last:
             new, last = await steps.get()
+            if ask.chat and not began:  # vLLM too has nothing to say before the first token
+                await send(answer.chunk(None, None))
+                began = True
             await send(answer.chunk(answer.words(new), request.reason if last else None))
         if ask.include_usage:
             await send(answer.last_chunk(spec_metrics(request, engine)))
