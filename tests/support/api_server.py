@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import ssl
 import threading
 import time
@@ -88,6 +90,7 @@ class ApiServer:
         self.groups = dict(groups)
         self.asked: list[Question] = []
         self.connections = 0
+        self._open: list[socket.socket] = []
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -96,6 +99,7 @@ class ApiServer:
 
             def setup(self) -> None:
                 server.connections += 1
+                server._open.append(self.request)
                 super().setup()
 
             def log_message(self, *_: Any) -> None:
@@ -140,9 +144,17 @@ class ApiServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self.stop()
+
+    def stop(self) -> None:
+        """Listen no more, and cut the connections there are."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+            self._server.server_close()
+            self._thread.join()
+        for each in self._open:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         parts = urlsplit(handler.path)

@@ -242,6 +242,11 @@ class Connection:
                 raise _not_installed(api_version, kind) from None
             except DynamicApiError as error:
                 return refusal(error.status, _bytes(error.body), asked, headers=error.headers)
+            except (KeyError, TypeError, AttributeError, ValueError) as error:
+                raise ClusterError(
+                    f"cannot {asked}: the API server's list of kinds cannot be read",
+                    hint="is what answers an API server? a proxy may stand before it",
+                ) from error
 
         found = self._authorised(look, lambda answer: isinstance(answer, Expired))
         if isinstance(found, ClusterError):

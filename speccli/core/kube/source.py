@@ -1,7 +1,8 @@
 """Scraping the pods of a deployment through the API server, as they come and go.
 
-The blocking client finds the pods and logs in; the pages come over aiohttp, with the same
-credentials: 64 of them a second cost a quarter of what as many threads do.
+The blocking client finds the pods and logs in; the pages come over aiohttp with the same
+credentials, and so through the deadlines, limits and identification of direct scraping. (64 pages
+of 53 kB over TLS cost 40 ms of CPU either way, by aiohttp or by 32 threads of the client.)
 """
 
 from __future__ import annotations

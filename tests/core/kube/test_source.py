@@ -1,0 +1,364 @@
+"""A fleet found and read through a scripted API server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from speccli.core.kube.client import Cluster
+from speccli.core.kube.errors import Denied, Expired, TimedOut, Unreachable
+from speccli.core.kube.source import PodSource
+from speccli.core.poll import Poller
+from speccli.core.sources.base import Scrape
+from speccli.core.stats.window import Settings, Window
+from tests.core.kube.pods import crashed, loading, pending, ready, terminating, waiting
+from tests.support.api_server import ApiServer, Question, Reply, listed, status, write_kubeconfig
+from tests.support.certs import Certificates
+
+PAGE = b"""# TYPE vllm:generation_tokens_total counter
+vllm:generation_tokens_total{engine="0",model_name="m"} 100.0
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="m"} 1.0
+"""
+PODS = "/api/v1/namespaces/prod/pods"
+DIAL = "error trying to reach service: dial tcp 10.0.0.7:8000: connect: connection refused"
+
+
+class Fleet:
+    """Pods behind an API server; change `pods`, `pages` and `logs` as a test goes."""
+
+    def __init__(self, *pods: dict[str, Any]) -> None:
+        self.pods = {pod["metadata"]["name"]: pod for pod in pods}
+        self.pages: dict[str, Reply] = {}
+        self.logs: dict[str, str] = {}
+        self.token = "t0k"
+        self.changes: list[bytes] = []
+        self.watches = 0
+        self.version = 7
+
+    def change(self, kind: str, pod: dict[str, Any]) -> None:
+        """Told to whoever watches from now on."""
+        self.version += 1
+        name = pod["metadata"]["name"]
+        if kind == "DELETED":
+            del self.pods[name]
+        else:
+            self.pods[name] = pod
+        pod["metadata"]["resourceVersion"] = str(self.version)
+        self.changes.append(json.dumps({"type": kind, "object": pod}).encode() + b"\n")
+
+    def __call__(self, asked: Question) -> Reply | None:
+        if asked.headers.get("authorization") != f"Bearer {self.token}":
+            return status(401, "Unauthorized", "Unauthorized")
+        if asked.path == "/apis/apps/v1/namespaces/prod/deployments/chat":
+            labels = {"specctl.dev/deployment": "chat"}
+            return Reply(body={"metadata": {"name": "chat", "labels": labels}, "spec": {}})
+        if asked.path == PODS and asked.query.get("watch"):
+            return self._watched(asked)
+        if asked.path == PODS:
+            return listed(*self.pods.values(), version=str(self.version))
+        if asked.path.startswith(f"{PODS}/"):
+            return self._pod(asked, *asked.path.removeprefix(f"{PODS}/").split("/", 1))
+        return None
+
+    def _watched(self, asked: Question) -> Reply:
+        self.watches += 1
+        for _ in range(100):  # a second of silence, then the server ends it
+            if self.changes:
+                break
+            time.sleep(0.01)
+        body, self.changes = b"".join(self.changes), []
+        return Reply(body=body)
+
+    def _pod(self, asked: Question, name: str, path: str = "") -> Reply:
+        name, _, port = name.partition(":")
+        if name not in self.pods:
+            return status(404, "NotFound", f'pods "{name}" not found', name=name)
+        if path == "log":
+            return Reply(body=self.logs.get(name, "").encode())
+        if path == "":
+            return Reply(body=self.pods[name])
+        assert port == "8000"
+        if path != "proxy/metrics":
+            return Reply(404, b"not here")
+        return self.pages.get(name, Reply(body=PAGE))
+
+
+Opened = Callable[..., Any]
+
+
+@asynccontextmanager
+async def reading(
+    api: ApiServer, folder: Path, deadline_s: float = 2.0, **given: Any
+) -> AsyncIterator[PodSource]:
+    path = write_kubeconfig(folder / "k", api.url, **given)
+    env = {"HOME": str(folder)}
+
+    def connect() -> Cluster:
+        return Cluster.connect(str(path), deadline=2.0, environment=env)
+
+    source = PodSource(connect, "chat", interval_s=0.05, deadline_s=deadline_s)
+    try:
+        yield source
+    finally:
+        await source.aclose()
+
+
+def by_name(scrapes: list[Scrape]) -> dict[str, Scrape]:
+    return {scrape.target: scrape for scrape in scrapes}
+
+
+async def eventually(source: PodSource, wanted: Callable[[dict[str, Scrape]], bool]) -> None:
+    """Rounds until one is as wanted."""
+    for _ in range(100):
+        found = by_name(await source.scrapes())
+        if wanted(found):
+            return
+        await asyncio.sleep(0.03)
+    raise AssertionError(f"never as wanted: {found}")
+
+
+async def test_pods_are_read_and_called_by_their_names(api: ApiServer, tmp_path: Path) -> None:
+    api.script = Fleet(ready("chat-a"), ready("chat-b"))
+    async with reading(api, tmp_path) as source:
+        found = by_name(await source.scrapes())
+        assert {name: (s.status, s.body) for name, s in found.items()} == {
+            "chat-a": (200, PAGE),
+            "chat-b": (200, PAGE),
+        }
+        assert source.present == {"chat-a", "chat-b"}
+
+
+async def test_pods_that_are_not_there_yet_are_not_down(api: ApiServer, tmp_path: Path) -> None:
+    fleet = Fleet(ready("up"), loading("load"), pending("wait"), terminating("end"), crashed("bad"))
+    refused = status(503, "ServiceUnavailable", DIAL)
+    fleet.pages = {"load": refused, "end": refused}
+    api.script = fleet
+    async with reading(api, tmp_path) as source:
+        poller = Poller(source, Window(Settings()), now=time.time)
+        snapshot = await poller.round()
+        assert snapshot is not None
+        assert {e.target: e.state for e in snapshot.engines} == {
+            "up": "ok",
+            "load": "loading",
+            "wait": "pending",
+            "end": "terminating",
+            "bad": "down",
+        }
+        (waits,) = [e for e in snapshot.engines if e.target == "wait"]
+        assert waits.reason == (
+            "0 of 5 nodes can take it: 2 have too few free nvidia.com/gpu; "
+            "3 have the taint node-role.kubernetes.io/control-plane:"
+        )
+        assert waits.fix is not None
+        assert "free GPUs" in waits.fix
+
+
+async def test_a_ready_pod_that_does_not_answer_is_down(api: ApiServer, tmp_path: Path) -> None:
+    fleet = Fleet(ready("a"), ready("b"))
+    fleet.pages["a"] = status(503, "ServiceUnavailable", DIAL)
+    api.script = fleet
+    async with reading(api, tmp_path) as source:
+        found = by_name(await source.scrapes())
+        assert (found["a"].error, found["a"].stage) == ("connect refused", None)
+        assert found["b"].status == 200
+
+
+async def test_what_a_pod_itself_answers_is_its_answer(api: ApiServer, tmp_path: Path) -> None:
+    fleet = Fleet(ready("a"))
+    fleet.pages["a"] = Reply(500, b"Internal Server Error")
+    api.script = fleet
+    async with reading(api, tmp_path) as source:
+        (scrape,) = await source.scrapes()
+        assert (scrape.status, scrape.error) == (500, None)
+
+
+async def test_a_crashed_pod_says_why_and_what_to_do(api: ApiServer, tmp_path: Path) -> None:
+    fleet = Fleet(crashed("a"))
+    fleet.logs["a"] = (
+        "ValueError: To serve at least one request with the model's max seq len (131072), (40.0 "
+        "GiB KV cache is needed, which is larger than the available KV cache memory (12.5 GiB). "
+        "Based on the available memory, the estimated maximum model length is 40960. Try"
+    )
+    api.script = fleet
+    async with reading(api, tmp_path) as source:
+        await eventually(source, lambda found: "131072" in (found["a"].error or ""))
+        (scrape,) = await source.scrapes()
+        assert scrape.error == (
+            "crashed 3 times: one request of 131072 tokens needs 40.0 GiB of KV cache, "
+            "and 12.5 GiB are left"
+        )
+        assert scrape.fix is not None
+        assert scrape.fix.startswith("--max-model-len 40960 fits")
+
+
+async def test_a_loading_pod_says_how_far_it_has_come(api: ApiServer, tmp_path: Path) -> None:
+    fleet = Fleet(loading("a"))
+    fleet.pages["a"] = status(503, "ServiceUnavailable", DIAL)
+    fleet.logs["a"] = (
+        "INFO Starting to load model m...\nLoading safetensors checkpoint shards:  45% Completed"
+    )
+    api.script = fleet
+    async with reading(api, tmp_path) as source:
+        await eventually(source, lambda found: found["a"].error == "loading the weights 45 %")
+
+
+async def test_pods_come_and_go(api: ApiServer, tmp_path: Path) -> None:
+    fleet = Fleet(ready("a"))
+    api.script = fleet
+    async with reading(api, tmp_path) as source:
+        poller = Poller(source, Window(Settings()), now=time.time)
+        await poller.round()
+        fleet.change("ADDED", ready("b"))
+        await eventually(source, lambda found: set(found) == {"a", "b"})
+        fleet.change("DELETED", fleet.pods["a"])
+        await eventually(source, lambda found: set(found) == {"b"})
+        snapshot = await poller.round()
+        assert snapshot is not None
+        assert [e.target for e in snapshot.engines] == ["b"]
+        assert ("a/0", "gone from the source") in [(e.subject, e.text) for e in snapshot.events]
+
+
+async def test_a_watch_that_is_too_old_lists_again(api: ApiServer, tmp_path: Path) -> None:
+    fleet = Fleet(ready("a"))
+    api.script = fleet
+    gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+    async with reading(api, tmp_path) as source:
+        await source.scrapes()
+        fleet.pods["b"] = ready("b")  # nobody is told
+        fleet.changes.append(json.dumps({"type": "ERROR", "object": gone}).encode() + b"\n")
+        await eventually(source, lambda found: set(found) == {"a", "b"})
+
+
+async def test_where_pods_may_not_be_watched_they_are_listed_again(
+    api: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("speccli.core.kube.watch.LIST_EVERY_S", 0.05)
+    fleet = Fleet(ready("a"))
+
+    def script(asked: Question) -> Reply | None:
+        if asked.query.get("watch"):
+            return status(403, "Forbidden", "no")
+        return fleet(asked)
+
+    api.script = script
+    async with reading(api, tmp_path) as source:
+        await source.scrapes()
+        fleet.pods["b"] = ready("b")
+        await eventually(source, lambda found: set(found) == {"a", "b"})
+
+
+async def test_a_deployment_without_pods_says_so(api: ApiServer, tmp_path: Path) -> None:
+    api.script = Fleet()
+    async with reading(api, tmp_path) as source:
+        (scrape,) = await source.scrapes()
+        assert (scrape.target, scrape.error, scrape.stage) == ("chat", "it has no pods", "pending")
+
+
+async def test_an_image_that_cannot_be_pulled_says_so(api: ApiServer, tmp_path: Path) -> None:
+    said = 'failed to pull "vllm/vllm-openai:v0.99": manifest unknown'
+    api.script = Fleet(waiting("a", "ImagePullBackOff", said))
+    async with reading(api, tmp_path) as source:
+        (scrape,) = await source.scrapes()
+        assert (scrape.stage, scrape.error) == ("pending", "the registry has no such image")
+
+
+async def test_one_pod_that_hangs_holds_up_nobody(api: ApiServer, tmp_path: Path) -> None:
+    fleet = Fleet(ready("a"), ready("b"))
+    fleet.pages["a"] = Reply(body=PAGE, slow_s=3.0)
+    api.script = fleet
+    async with reading(api, tmp_path, deadline_s=0.5) as source:
+        began = time.monotonic()
+        found = by_name(await source.scrapes())
+        assert time.monotonic() - began < 2.5
+        assert found["a"].error == "no answer within 0.5 s"
+        assert found["b"].status == 200
+
+
+async def test_an_api_server_that_goes_away_is_no_pods_fault(
+    api: ApiServer, tmp_path: Path, certificates: Certificates
+) -> None:
+    with ApiServer(Fleet(ready("a"))) as server:
+        async with reading(server, tmp_path) as source:
+            await source.scrapes()
+            server.stop()
+            with pytest.raises(Unreachable, match="cannot reach the API server"):
+                await source.scrapes()
+
+
+async def test_an_api_server_that_hangs_is_no_pods_fault(
+    api: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("speccli.core.kube.source._STILL_S", 0.2)
+    fleet = Fleet(ready("a"), ready("b"))
+    api.script = fleet
+    async with reading(api, tmp_path, deadline_s=0.4) as source:
+        await source.scrapes()
+
+        def hang(asked: Question) -> Reply | None:
+            time.sleep(1.5)
+            return None
+
+        api.script = hang
+        with pytest.raises(TimedOut, match="no answer from the API server"):
+            await source.scrapes()
+
+
+async def test_credentials_are_renewed_once_for_all(api: ApiServer, tmp_path: Path) -> None:
+    fleet = Fleet(*(ready(f"p{i}") for i in range(5)))
+    api.script = fleet
+    async with reading(api, tmp_path) as source:
+        await source.scrapes()
+        fleet.token = "newer"
+        write_kubeconfig(tmp_path / "k", api.url, user={"token": "newer"})
+        assert {s.status for s in await source.scrapes()} == {200}
+        fleet.token = "another"
+        with pytest.raises(Expired, match="does not accept the credentials"):
+            await source.scrapes()
+
+
+async def test_who_may_not_ask_pods_is_told_once(api: ApiServer, tmp_path: Path) -> None:
+    said = (
+        'pods "a" is forbidden: User "sre" cannot get resource "pods/proxy" in API group "" '
+        'in the namespace "prod"'
+    )
+    fleet = Fleet(ready("a"), ready("b"))
+    fleet.pages = dict.fromkeys("ab", status(403, "Forbidden", said))
+    api.script = fleet
+    async with reading(api, tmp_path) as source:
+        with pytest.raises(Denied, match="sre may not get pods/proxy in namespace prod"):
+            await source.scrapes()
+
+
+async def test_over_tls_with_a_client_certificate_and_another_name(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    user = {
+        "client-certificate": str(certificates.pem("client")),
+        "client-key": str(certificates.key("client")),
+    }
+    cluster = {"certificate-authority": str(certificates.ca), "tls-server-name": "other.example"}
+    fleet = Fleet(ready("a"))
+    tls = certificates.server("other", clients=True)
+
+    def script(asked: Question) -> Reply | None:
+        return fleet(Question(**{**vars(asked), "headers": {"authorization": "Bearer t0k"}}))
+
+    with ApiServer(script, tls=tls) as api:
+        async with reading(api, tmp_path, user=user, cluster=cluster) as source:
+            assert [s.status for s in await source.scrapes()] == [200]
+
+
+async def test_through_a_proxy_of_the_kubeconfig(api: ApiServer, tmp_path: Path) -> None:
+    fleet = Fleet(ready("a"))
+    with ApiServer(fleet) as proxy:  # it answers in the API server's place
+        async with reading(api, tmp_path, cluster={"proxy-url": proxy.url}) as source:
+            assert [s.status for s in await source.scrapes()] == [200]
+    assert api.asked == []
