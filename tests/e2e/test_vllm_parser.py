@@ -11,12 +11,15 @@ from typing import Any
 
 import pytest
 
+from speccli.core.bench.schedule import schedule
 from speccli.core.engines import vllm_graphs, vllm_speculative
 from speccli.core.plan import plan
 from speccli.core.recipes import catalog
 from speccli.core.recipes.load import load
 from speccli.core.sizing import cudagraphs
+from tests.support.benches import Noise, sweep
 
+KEY = "num_speculative_tokens_per_batch_size"
 pytestmark = pytest.mark.real_vllm
 
 PARSE = """
@@ -35,6 +38,15 @@ for name, words in json.load(sys.stdin).items():
                        "model": args.model_tag, "seqs": args.max_num_seqs}
     except (SystemExit, Exception) as error:
         found[name] = {"error": f"{type(error).__name__}: {error}"}
+print("\\nRESULT" + json.dumps(found))
+"""
+
+SCHEDULES = """
+import json, sys
+from vllm.v1.spec_decode.dynamic.utils import build_dynamic_sd_schedule_lookup
+found = []
+for rows, k, seqs in json.load(sys.stdin):
+    found.append(build_dynamic_sd_schedule_lookup(rows, seqs, k))
 print("\\nRESULT" + json.dumps(found))
 """
 
@@ -141,6 +153,25 @@ def test_the_real_parser_takes_the_line_of_every_built_in_recipe(vllm_python: Pa
             "model": made.facts.recipe.target.model,
             "seqs": made.facts.recipe.serving.max_num_seqs,
         }, name
+
+
+def test_a_benched_schedule_takes_effect_at_the_batch_that_it_names(vllm_python: Path) -> None:
+    """Parser and table of the real engine, at every change and on both sides of it."""
+    curves = {
+        5: {1: 2.2, 8: 2.0, 32: 1.3, 64: 0.95, 128: 0.6},
+        3: {1: 1.9, 8: 1.75, 32: 1.5, 64: 1.24, 128: 0.77},
+    }
+    made = schedule(sweep(curves, prompts=20, noise=Noise(run=0.002, prompt=0.02)))
+    config = made.config()
+    assert config is not None
+    speculative = {"method": "eagle3", "model": "head"} | config
+    lines = {"benched": ["model", "--speculative-config", json.dumps(speculative)]}
+    assert ask(vllm_python, PARSE, lines)["benched"]["speculative"] == speculative
+    (table,) = ask(vllm_python, SCHEDULES, [[config[KEY], made.k, 128]])
+    assert len(made.changes) == 2
+    for batch, k in made.lookup:
+        assert table[batch] == k, batch
+    assert [table[1], table[128]] == [5, 0]
 
 
 def test_the_keys_and_methods_of_speculation_are_those_of_the_real_engine(

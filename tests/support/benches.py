@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from speccli.core.bench.results import (
     Acceptance,
@@ -205,6 +206,24 @@ def _acceptance(arm: Planted, out: int, rng: random.Random) -> Acceptance:
         drafts=drafts,
         draft_tokens=drafted,
         accepted_tokens=sum(accepted),
+    )
+
+
+def sweep(
+    curves: Mapping[int, Mapping[int, float]],
+    *,
+    seed: int = 1,
+    noise: Noise = Noise(),
+    **options: Any,
+) -> Result:
+    """A sweep of K: speed-ups by K, then batch."""
+    arms = [
+        Planted(f"eagle3-k{k}", by_batch, k=k, positions=(0.65, 0.43, 0.31, 0.22, 0.16)[:k])
+        for k, by_batch in curves.items()
+    ]
+    made = bench([PLAIN, *arms], seed=seed, noise=noise, **options)
+    return replace(
+        made, arms=tuple(replace(a, draft="head") if a.k is not None else a for a in made.arms)
     )
 
 

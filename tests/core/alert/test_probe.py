@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,10 +13,10 @@ from aiohttp import web
 from speccli.core.alert.probe.canary import DATASET, baseline_of, canary, page_of
 from speccli.core.alert.probe.client import Client, Reply
 from speccli.core.alert.probe.features import fits
-from speccli.core.alert.probe.greedy import NEAR_TIE, parting
 from speccli.core.alert.probe.outcome import Outcome, Probed
 from speccli.core.alert.probe.run import probe
 from speccli.core.errors import SourceError, SpecctlError
+from speccli.core.lossless import NEAR_TIE
 from speccli.core.sources.scrape import Access
 from speccli.core.sources.targets import parse_targets
 from tests.support.recordings import counter, speculation
@@ -222,58 +222,6 @@ async def test_the_key_is_sent() -> None:
 
 
 # Greedy ---------------------------------------------------------------------------------------
-
-
-def plain_reply(text: str, offsets: list[int], top: list[Mapping[str, float]]) -> Reply:
-    own = [max(each.values()) for each in top]
-    told = {"text_offset": offsets, "top_logprobs": top, "token_logprobs": own}
-    return Reply(200, {"choices": [{"text": text, "logprobs": told}]})
-
-
-SAID = plain_reply(
-    "one two end",
-    [0, 3, 7],
-    [{"one": -0.1}, {" two": -0.2, " too": -0.3, " ten": -4.0}, {" end": 0}],
-)
-
-
-def test_equal_texts_do_not_part() -> None:
-    assert parting("one two end", SAID) is None
-
-
-def test_a_near_tie_may_fall_either_way() -> None:
-    found = parting("one too far", SAID)
-    assert found is not None
-    assert (found.token, found.chosen, found.other) == (1, " two", " too")
-    assert found.gap == pytest.approx(0.1)
-    assert found.near_tie
-
-
-def test_a_clear_choice_may_not() -> None:
-    found = parting("one ten", SAID)
-    assert found is not None
-    assert found.gap == pytest.approx(3.8)
-    assert not found.near_tie
-
-
-def test_a_choice_that_is_no_candidate_was_further_than_the_last_of_them() -> None:
-    found = parting("one xyz", SAID)
-    assert found is not None
-    assert found.at_least
-    assert found.gap == pytest.approx(3.8)
-
-
-def test_an_answer_that_ended_is_held_against_the_second_choice() -> None:
-    found = parting("one", SAID)
-    assert found is not None
-    assert found.gap == pytest.approx(0.1)
-
-
-def test_without_log_probabilities_the_gap_is_unknown() -> None:
-    found = parting("one ten", Reply(200, {"choices": [{"text": "one two"}]}))
-    assert found is not None
-    assert found.gap is None
-    assert not found.near_tie
 
 
 @pytest.mark.parametrize(

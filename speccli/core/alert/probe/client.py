@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -111,12 +111,17 @@ class Client:
 
     async def chat(self, text: str, max_tokens: int, **more: Any) -> Reply:
         """One turn; as plain completion where the model has no chat template."""
-        what = {"model": self.model, "max_tokens": max_tokens, **more}
-        messages = [{"role": "user", "content": text}]
-        reply = await self._ask("POST", "/v1/chat/completions", what | {"messages": messages})
+        reply = await self.converse([{"role": "user", "content": text}], max_tokens, **more)
         if reply.status == 400 and "template" in (reply.error or ""):
             return await self.complete(text, max_tokens, **more)
         return reply
+
+    async def converse(
+        self, messages: Sequence[Mapping[str, str]], max_tokens: int, **more: Any
+    ) -> Reply:
+        """The answer to a conversation, through the model's chat template."""
+        what = {"model": self.model, "max_tokens": max_tokens, **more}
+        return await self._ask("POST", "/v1/chat/completions", what | {"messages": [*messages]})
 
     async def complete(self, prompt: str, max_tokens: int, **more: Any) -> Reply:
         """A plain completion."""

@@ -1,0 +1,341 @@
+"""K by batch size, from a sweep of K: where which K was fastest, and what was measured there.
+
+Between two batches that were measured the logarithm of the rate is taken to be straight over the
+logarithm of the batch. K only ever falls as batches grow, and only where it earns more than the
+trouble of another set of CUDA graphs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from speccli.core.bench import pairing
+from speccli.core.bench.compare import baseline_of, mean_rate, ratio
+from speccli.core.bench.results import Arm, Result, Row, Statistic
+from speccli.core.engines.vllm_speculative import (
+    SCHEDULE_SINCE,
+    Version,
+    dotted,
+    schedule_problems,
+)
+from speccli.core.errors import UsageError
+from speccli.core.sizing.cudagraphs import dense
+
+GAIN = 0.03
+"""What a smaller K must earn before it is worth a range of its own."""
+Rows = tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One batch of the sweep."""
+
+    batch: int
+    tokens_per_s: dict[int, float]
+    """Output tokens per second by K, mean over datasets and repeats; K = 0 is the baseline."""
+    best: int
+    chosen: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Where K falls."""
+
+    last: int
+    """The last batch of the larger K."""
+    larger: int
+    smaller: int
+    below: int
+    """The measured batches on either side."""
+    above: int
+    at_below: Statistic
+    """Rate with the smaller K / with the larger, at the batch below: under 1, or hardly over it."""
+    at_above: Statistic
+
+    @property
+    def confirm(self) -> tuple[int, int, int]:
+        """Batches at which to measure the schedule itself (vllm#49548)."""
+        return max(1, self.last - 1), self.last, self.last + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What to run."""
+
+    method: str
+    draft: str | None
+    rows: Rows
+    """First batch, last batch, K; one range where K never changes."""
+    measured: tuple[Measured, ...]
+    changes: tuple[Change, ...]
+    lookup: tuple[tuple[int, int], ...]
+    """Batch and the K that vLLM takes there, at every change and on both sides of it."""
+    notes: tuple[str, ...]
+    arms: dict[int, str]
+    """By K."""
+
+    @property
+    def k(self) -> int:
+        """`num_speculative_tokens`: the largest K; 0 where no draft was faster than none."""
+        return max(k for _, _, k in self.rows)
+
+    @property
+    def needed(self) -> bool:
+        """Whether K changes at all."""
+        return len(self.rows) > 1
+
+    def config(self) -> dict[str, Any] | None:
+        """What to add to `--speculative-config`; None: serve without a draft."""
+        if not self.k:
+            return None
+        if not self.needed:
+            return {"num_speculative_tokens": self.k}
+        return {
+            "num_speculative_tokens": self.k,
+            "num_speculative_tokens_per_batch_size": [list(row) for row in self.rows],
+        }
+
+
+def schedule(
+    result: Result,
+    *,
+    baseline: str | None = None,
+    method: str | None = None,
+    max_num_seqs: int | None = None,
+    data_parallel: int = 1,
+) -> Schedule:
+    """The schedule that a sweep of K justifies.
+
+    Raises:
+        UsageError: data parallel, an engine that has no schedules, or no sweep.
+    """
+    sweep = _sweep(result, baseline, method)
+    _refuse(result, list(sweep.values()), data_parallel)
+    rows = [row for row in result.rows if row.usable and row.batch is not None]
+    logs = _logs(rows, sweep)
+    batches = sorted(logs)
+    if len(batches) < 2:
+        raise UsageError(
+            "K by batch size needs two batches at which every K was measured",
+            hint="bench run --batches 1,8,32,64,128 for each K",
+        )
+    chosen = _choose(batches, logs)
+    changes = tuple(_changes(batches, logs, chosen, rows, sweep))
+    ranges = _ranges(changes, chosen[batches[0]], max(max_num_seqs or 0, batches[-1]))
+    first = next(arm for arm in result.arms if arm.name == sweep[max(sweep)])
+    return Schedule(
+        method=first.method or "?",
+        draft=first.draft,
+        rows=ranges,
+        measured=tuple(
+            Measured(
+                batch,
+                {k: _rate(rows, arm, batch) for k, arm in sweep.items()},
+                max(logs[batch], key=lambda k: logs[batch][k]),
+                chosen[batch],
+            )
+            for batch in batches
+        ),
+        changes=changes,
+        lookup=_checked(ranges, changes),
+        notes=tuple(_notes(batches, logs, chosen, sweep)),
+        arms=sweep,
+    )
+
+
+def _sweep(result: Result, baseline: str | None, method: str | None) -> dict[int, str]:
+    """Arm by K; K = 0 is the baseline, where there is one."""
+    speculating = [arm for arm in result.arms if arm.k and arm.method not in {None, "none"}]
+    kinds = list(dict.fromkeys((arm.method, arm.draft) for arm in speculating))
+    if method is not None:
+        kinds = [kind for kind in kinds if kind[0] == method]
+    if not kinds:
+        raise UsageError(
+            f"there is no arm of method {method}" if method else "no arm tells its K",
+            hint="`arms[].k` and `arms[].method` of the file are read",
+        )
+    if len(kinds) > 1:
+        told = ", ".join(f"{kind} with {draft}" if draft else f"{kind}" for kind, draft in kinds)
+        raise UsageError(f"it holds several drafts: {told}", hint="choose one with --method")
+    sweep: dict[int, str] = {}
+    for arm in speculating:
+        if (arm.method, arm.draft) != kinds[0] or arm.k is None:
+            continue
+        if arm.k in sweep:
+            raise UsageError(f"{sweep[arm.k]} and {arm.name} both have K = {arm.k}")
+        sweep[arm.k] = arm.name
+    try:
+        sweep[0] = baseline_of(result, baseline)
+    except UsageError:
+        if baseline is not None:
+            raise
+    if len(sweep) < 2:
+        raise UsageError(
+            f"only K = {next(iter(sweep))} was measured", hint="a sweep has several, and none"
+        )
+    return dict(sorted(sweep.items(), reverse=True))
+
+
+def _refuse(result: Result, arms: Sequence[str], data_parallel: int) -> None:
+    degree = max(data_parallel, *(_data_parallel(result.arm(name)) for name in arms))
+    if degree > 1:
+        raise UsageError(
+            f"data parallel {degree}: vLLM ignores K by batch size there, with a warning",
+            hint="one engine a server (--data-parallel-size 1) and a router, or one K",
+        )
+    for name in arms:
+        arm = result.arm(name)
+        kind = arm.engine.get("kind")
+        if kind not in {None, "vllm"}:
+            raise UsageError(f"{name} was served by {kind}: only vLLM has K by batch size")
+        version = _version(arm)
+        if version is not None and version < SCHEDULE_SINCE:
+            raise UsageError(
+                f"{name} was served by vLLM {dotted(version)}: K by batch size needs "
+                f"{dotted(SCHEDULE_SINCE)}",
+                hint="use a newer engine, or one K",
+            )
+
+
+def _version(arm: Arm) -> Version | None:
+    parts = str(arm.engine.get("version") or "").split("+")[0].split(".")[:3]
+    try:
+        return tuple(int(part) for part in parts)
+    except ValueError:
+        return None
+
+
+def _data_parallel(arm: Arm) -> int:
+    words = [part for word in arm.command or () for part in word.split("=", 1)]
+    for flag, value in zip(words, words[1:], strict=False):
+        if flag in {"--data-parallel-size", "-dp"} and value.isdigit():
+            return int(value)
+    told = arm.flags.get("data_parallel_size")
+    return told if isinstance(told, int) else 1
+
+
+def _logs(rows: Sequence[Row], sweep: dict[int, str]) -> dict[int, dict[int, float]]:
+    """By batch, then K: log of the rate over the first K's, where all were measured; 0 for it."""
+    reference, *others = sweep.items()
+    found, _ = pairing.pairs(rows, reference[1], [arm for _, arm in others])
+    told: dict[tuple[int, str], list[float]] = {}
+    for pair, contrast in zip(found, pairing.contrasts(found, pairing.RATE), strict=True):
+        if contrast is not None and pair.load[0] is not None:
+            told.setdefault((pair.load[0], pair.arm), []).append(contrast.value)
+    batches = {batch for batch, _ in told}
+    return {
+        batch: {reference[0]: 0.0, **{k: fmean(told[batch, arm]) for k, arm in others}}
+        for batch in batches
+        if all((batch, arm) in told for _, arm in others)
+    }
+
+
+def _choose(batches: Sequence[int], logs: dict[int, dict[int, float]]) -> dict[int, int]:
+    """K at each measured batch: the best at the smallest, then lower only where it pays."""
+    first = logs[batches[0]]
+    now = max(first, key=lambda k: first[k])
+    chosen = {}
+    for batch in batches:
+        here = logs[batch]
+        best = max((k for k in here if k <= now), key=lambda k: here[k])
+        if here[best] - here[now] > math.log1p(GAIN):
+            now = best
+        chosen[batch] = now
+    return chosen
+
+
+def _changes(
+    batches: Sequence[int],
+    logs: dict[int, dict[int, float]],
+    chosen: dict[int, int],
+    rows: Sequence[Row],
+    sweep: dict[int, str],
+) -> list[Change]:
+    found = []
+    for below, above in zip(batches, batches[1:], strict=False):
+        larger, smaller = chosen[below], chosen[above]
+        if larger == smaller:
+            continue
+        behind = logs[below][larger] - logs[below][smaller]
+        ahead = logs[above][smaller] - logs[above][larger]
+        share = max(0.0, behind) / (max(0.0, behind) + ahead)
+        place = math.exp(math.log(below) + share * (math.log(above) - math.log(below)))
+        found.append(
+            Change(
+                last=min(max(below, math.floor(place)), above - 1),
+                larger=larger,
+                smaller=smaller,
+                below=below,
+                above=above,
+                at_below=_beside(rows, sweep[larger], sweep[smaller], below),
+                at_above=_beside(rows, sweep[larger], sweep[smaller], above),
+            )
+        )
+    return found
+
+
+def _beside(rows: Sequence[Row], larger: str, smaller: str, batch: int) -> Statistic:
+    """Rate with the smaller K / with the larger; of several datasets, the one least in favour."""
+    found, _ = pairing.pairs(rows, larger, [smaller])
+    told = [
+        ratio(contrast)
+        for pair, contrast in zip(found, pairing.contrasts(found, pairing.RATE), strict=True)
+        if pair.load[0] == batch
+    ]
+    return min(told, key=lambda each: each.value or math.inf)
+
+
+def _ranges(changes: Sequence[Change], first: int, most: int) -> Rows:
+    rows, start, k = [], 1, first
+    for change in changes:
+        rows.append((start, change.last, k))
+        start, k = change.last + 1, change.smaller
+    return (*rows, (start, max(most, start), k))
+
+
+def _checked(rows: Rows, changes: Sequence[Change]) -> tuple[tuple[int, int], ...]:
+    """What vLLM's table says on both sides of every change."""
+    problems = schedule_problems([list(row) for row in rows])
+    assert not problems, problems
+    most = max(last for _, last, _ in rows)
+    table = dense(rows, max(k for _, _, k in rows), most)
+    checked = []
+    for change in changes:
+        for batch in sorted({*change.confirm}):
+            k = table[batch - 1]
+            wanted = next(k for first, last, k in rows if first <= batch <= last)
+            assert k == wanted, (batch, k, wanted)
+            checked.append((batch, k))
+    return tuple(checked)
+
+
+def _rate(rows: Sequence[Row], arm: str, batch: int) -> float:
+    return mean_rate([row for row in rows if row.arm == arm and row.batch == batch]) or 0.0
+
+
+def _notes(
+    batches: Sequence[int],
+    logs: dict[int, dict[int, float]],
+    chosen: dict[int, int],
+    sweep: dict[int, str],
+) -> list[str]:
+    notes = []
+    for batch in batches:
+        best = max(logs[batch], key=lambda k: logs[batch][k])
+        if best > chosen[batch]:
+            lead = math.expm1(logs[batch][best] - logs[batch][chosen[batch]])
+            notes.append(
+                f"at batch {batch} K = {best} was {100 * lead:.0f} % faster; K is not raised again"
+            )
+    if 0 not in sweep:
+        notes.append("no baseline: whether no draft at all is faster is not known")
+    if chosen[batches[0]] != chosen[batches[-1]]:
+        notes.append(
+            "the batch is the requests of a step, prompts included; measure the schedule itself "
+            "where K changes before it is trusted: padding can cost more than K saves (vllm#49548)"
+        )
+    return notes

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from speccli.core.bench.results import Result
+from speccli.core.bench.schedule import schedule
+from speccli.core.engines.vllm_speculative import schedule_problems
+from speccli.core.errors import UsageError
+from tests.support.benches import PLAIN, Noise, Planted, bench, sweep
+
+QUIET = Noise(run=0.002, drift=0.01, prompt=0.02, request=0.01)
+FALLING = {
+    5: {1: 2.2, 8: 2.0, 32: 1.3, 64: 0.95, 128: 0.6},
+    3: {1: 1.9, 8: 1.75, 32: 1.5, 64: 1.24, 128: 0.77},
+    1: {1: 1.5, 8: 1.4, 32: 1.3, 64: 1.2, 128: 0.9},
+}
+
+
+def falling(**options: Any) -> Result:
+    return sweep(FALLING, prompts=30, noise=QUIET, **options)
+
+
+def test_k_falls_where_the_curves_cross() -> None:
+    found = schedule(falling())
+    assert [k for _, _, k in found.rows] == [5, 3, 0]
+    (_, first, _), (start, second, _), (last, most, _) = found.rows
+    assert (start, last, most) == (first + 1, second + 1, 128)
+    assert 8 < first < 32, "between the batches where 5 and where 3 was faster"
+    assert 64 < second < 128
+    assert schedule_problems([list(row) for row in found.rows]) == []
+    assert found.config() == {
+        "num_speculative_tokens": 5,
+        "num_speculative_tokens_per_batch_size": [list(row) for row in found.rows],
+    }
+
+
+def test_every_change_is_justified_by_what_was_measured_on_both_sides() -> None:
+    found = schedule(falling())
+    for change in found.changes:
+        assert change.below <= change.last < change.above
+        assert change.at_below.value is not None
+        assert change.at_above.low is not None
+        assert change.at_below.value < 1 < change.at_above.low
+        around = dict(found.lookup)
+        before, at, after = change.confirm
+        assert (around[before], around[at], around[after]) == (
+            change.larger,
+            change.larger,
+            change.smaller,
+        )
+    assert {m.batch: m.chosen for m in found.measured} == {1: 5, 8: 5, 32: 3, 64: 3, 128: 0}
+
+
+def test_a_gain_within_three_per_cent_is_no_reason_to_change() -> None:
+    close = {3: {1: 1.5, 8: 1.49}, 1: {1: 1.4, 8: 1.505}}
+    found = schedule(sweep(close, batches=(1, 8), prompts=30, noise=QUIET))
+    assert found.rows == ((1, 8, 3),)
+    assert not found.needed
+    assert found.config() == {"num_speculative_tokens": 3}
+
+
+def test_k_is_not_raised_again_and_that_is_said() -> None:
+    odd = {5: {1: 1.5, 8: 1.2, 32: 1.6}, 3: {1: 1.4, 8: 1.4, 32: 1.4}}
+    found = schedule(sweep(odd, batches=(1, 8, 32), prompts=30, noise=QUIET))
+    assert [k for _, _, k in found.rows] == [5, 3]
+    assert any("batch 32 K = 5 was 14 % faster" in note for note in found.notes)
+
+
+def test_where_no_draft_pays_there_is_nothing_to_configure() -> None:
+    slow = {3: {1: 0.8, 8: 0.7}, 1: {1: 0.9, 8: 0.8}}
+    found = schedule(sweep(slow, batches=(1, 8), prompts=30, noise=QUIET))
+    assert found.rows == ((1, 8, 0),)
+    assert found.config() is None
+
+
+def test_the_last_range_reaches_max_num_seqs() -> None:
+    assert schedule(falling(), max_num_seqs=256).rows[-1][1] == 256
+
+
+def test_without_a_baseline_no_draft_is_no_choice() -> None:
+    arms = falling()
+    alone = replace(
+        arms,
+        arms=tuple(a for a in arms.arms if a.k),
+        rows=tuple(r for r in arms.rows if r.arm != "none"),
+    )
+    found = schedule(alone)
+    assert 0 not in {k for _, _, k in found.rows}
+    assert any("no baseline" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("vllm", "serve", "m", "--data-parallel-size", "2"),
+        ("vllm", "serve", "m", "--data-parallel-size=2"),
+        ("vllm", "serve", "m", "-dp", "2"),
+    ],
+)
+def test_data_parallel_is_refused(command: tuple[str, ...]) -> None:
+    result = falling()
+    parallel = replace(result, arms=tuple(replace(a, command=command) for a in result.arms))
+    with pytest.raises(UsageError, match="data parallel 2: vLLM ignores"):
+        schedule(parallel)
+    with pytest.raises(UsageError, match="data parallel 4"):
+        schedule(result, data_parallel=4)
+
+
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [
+        ({"kind": "vllm", "version": "0.23.1"}, "0.23.1: K by batch size needs 0.24.0"),
+        ({"kind": "sglang", "version": "0.5.23"}, "only vLLM"),
+    ],
+)
+def test_engines_without_schedules_are_refused(engine: dict[str, str], words: str) -> None:
+    result = falling()
+    old = replace(result, arms=tuple(replace(a, engine=engine) for a in result.arms))
+    with pytest.raises(UsageError, match=words):
+        schedule(old)
+
+
+def test_what_is_no_sweep_says_so() -> None:
+    plain = bench([PLAIN], batches=(1, 8), prompts=5)
+    with pytest.raises(UsageError, match="no arm tells its K"):
+        schedule(plain)
+    two = bench([PLAIN, Planted("a", {}), Planted("b", {}, "ngram", 4)], batches=(1,), prompts=5)
+    with pytest.raises(UsageError, match="several drafts"):
+        schedule(two)
+    with pytest.raises(UsageError, match="two batches"):
+        schedule(two, method="ngram")
+    alike = bench([PLAIN, Planted("a", {}), Planted("b", {})], batches=(1, 8), prompts=5)
+    same = replace(alike, arms=tuple(replace(a, draft="head") for a in alike.arms))
+    with pytest.raises(UsageError, match="both have K = 3"):
+        schedule(same)
