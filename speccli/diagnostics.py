@@ -67,6 +67,7 @@ def live(lines: Sequence[str]) -> None:
     if not is_live():
         return
     width, height = os.get_terminal_size(sys.stderr.fileno())
+    width, height = width or 80, height or 24  # some pseudo-terminals have no size
     shown = [_printable(line)[: max(1, width - 1)] for line in lines[: max(1, height - 2)]]
     text = _erased() + "".join(f"{line}\n" for line in shown)
     _drawn.append(len(shown))

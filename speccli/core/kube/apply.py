@@ -164,7 +164,8 @@ def leftovers(
     """
     keep = {ref.identity for ref in wanted}
     found: dict[tuple[str, str, str | None, str], Ref] = {}
-    for ref in (*_labelled(cluster, namespace, name), *_remembered(cluster, known, name)):
+    former = [ref for ref in known if ref.identity not in keep]
+    for ref in (*_labelled(cluster, namespace, name), *_remembered(cluster, former, name)):
         if ref.identity not in keep:
             found.setdefault(ref.identity, ref)
     order = [kind for _, kind, _ in KINDS]
