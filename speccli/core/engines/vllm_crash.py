@@ -5,9 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from speccli.core.engines import vllm_start
-from speccli.core.engines.vllm_crash_table import OOM, OOM_SERVING, OOM_STARTING, SIGNATURES
+from speccli.core.engines.vllm_crash_table import (
+    DRAFT,
+    OOM,
+    OOM_SERVING,
+    OOM_STARTING,
+    SIGNATURES,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +31,7 @@ class Diagnosis:
 _OUT_OF_MEMORY = re.compile(
     r"(?:torch\.(?:cuda\.)?OutOfMemoryError|CUDA out of memory|CUDA error: out of memory)[^\n]*"
 )
+_DRAFTING = "Loading drafter model"
 _SERVING = re.compile(r"Application startup complete|Starting vLLM (?:API )?server")
 
 
@@ -33,7 +41,23 @@ def diagnose(log: str) -> Diagnosis | None:
         return plain
     if found := _OUT_OF_MEMORY.search(log):
         return Diagnosis(*_where(log[: found.start()]), evidence=_line(log, found.start()))
-    return _plain(log, ())
+    plain = _plain(log, ())
+    drafting = vllm_start.mark_of(log).text == _DRAFTING
+    if drafting and (plain is None or plain.code == "WEIGHTS_MISMATCH"):
+        return _of_draft(log, plain)
+    return plain
+
+
+def _of_draft(log: str, plain: Diagnosis | None) -> Diagnosis | None:
+    """What went wrong while the draft was loaded is the draft's fault."""
+    error = last_error(log)
+    if plain is not None:
+        return Diagnosis(
+            "DRAFT_MISMATCH", f"the draft does not fit: {plain.cause}", DRAFT, plain.evidence
+        )
+    if error is None:
+        return None
+    return Diagnosis("DRAFT_MISMATCH", f"the draft could not be loaded: {error}", DRAFT, error)
 
 
 def _where(before: str) -> tuple[str, str, str]:
@@ -84,6 +108,7 @@ def bare(line: str) -> str:
 
 
 _ERROR = re.compile(r"^(?:[\w.]+(?:Error|Exception|Exit)\b.*|[\w. ]+: error: .+)$")
+_FRAME = re.compile(r'^File "(?P<file>[^"]+)", line \d+, in (?P<function>\S+)')
 _WRAPPERS = (
     "Engine core initialization failed",
     "WorkerProc initialization failed",
@@ -100,7 +125,11 @@ def last_error(log: str) -> str | None:
 
 
 def _errors(log: str) -> Iterator[str]:
+    """Lines that name an error; one that says no more is told with where it was raised."""
+    place = ""
     for line in log.splitlines():
         text = bare(line)
-        if _ERROR.match(text):
-            yield text
+        if found := _FRAME.match(text):
+            place = f" in {found['function']} ({PurePath(found['file']).name})"
+        elif _ERROR.match(text):
+            yield text if ":" in text else f"{text}{place}"

@@ -30,7 +30,8 @@ def _sign(code: str, pattern: str, cause: str, fix: str) -> Signature:
 _FIT = (
     "lower --max-model-len or --max-num-seqs, or use more GPUs (`specctl plan` computes what fits)"
 )
-_DRAFT = "use the head that was trained for this target: `specctl draft check TARGET DRAFT` says what differs"
+WRONG_WEIGHTS = "fetch weights and config.json again, of one revision"
+DRAFT = "use the head that was trained for this target: `specctl draft check TARGET DRAFT` says what differs"
 
 SIGNATURES: tuple[Signature, ...] = (
     # ---- what the command line says ----
@@ -47,17 +48,29 @@ SIGNATURES: tuple[Signature, ...] = (
         "correct it, or use the version that has it (`specctl plan` spells flags as a version does)",
     ),
     _sign(
-        "BAD_VALUE",
-        r"error: argument (?P<flag>\S+?)(?:/\S+)*: (?P<why>(?!.*speculative).+)",
-        "{flag}: {why}",
-        "correct the value",
+        "SPEC_CONFIG",
+        r"error: argument --speculative-config\S*: Value (?P<value>.+?) cannot be converted",
+        "--speculative-config is no JSON: {value}",
+        'write it as `specctl plan` does: {{"method": "eagle3", "model": …, "num_speculative_tokens": 3}}',
     ),
     _sign(
         "SPEC_CONFIG",
-        r"(?:error: argument --speculative-config\S*: (?P<why>.+)"
-        r"|validation errors? for SpeculativeConfig)",
+        r"validation errors? for SpeculativeConfig\n(?:\([^)]*\) )?(?P<key>\S+)\n"
+        r"(?:\([^)]*\) )?\s*(?P<why>[^\n\[]{1,120})",
+        "this vLLM does not take {key} in --speculative-config: {why}",
+        "write it as `specctl plan` does: keys and methods are spelled by version",
+    ),
+    _sign(
+        "SPEC_CONFIG",
+        r"validation errors? for SpeculativeConfig",
         "--speculative-config is not one that this vLLM takes",
         "write it as `specctl plan` does: keys and methods are spelled by version",
+    ),
+    _sign(
+        "BAD_VALUE",
+        r"error: argument (?P<flag>\S+?)(?:/\S+)*: (?P<why>.{1,160})",
+        "{flag}: {why}",
+        "correct the value",
     ),
     # ---- memory ----
     _sign(
@@ -115,7 +128,7 @@ SIGNATURES: tuple[Signature, ...] = (
         r"(?:Target and draft model should have the same vocabulary size|"
         r"vocab(?:ulary)? size mismatch)",
         "target and draft have vocabularies of different size",
-        _DRAFT,
+        DRAFT,
     ),
     _sign(
         "ARCH_UNKNOWN",
@@ -310,16 +323,26 @@ SIGNATURES: tuple[Signature, ...] = (
     ),
     # ---- a mismatch that shows in the weights: last, its messages are general ----
     _sign(
-        "DRAFT_MISMATCH",
-        r"(?:KeyError: '(?P<key>[\w.]*(?:layers\.\d+|embed_tokens|midlayer|fc|lm_head|d2t)[\w.]*)'"
-        r"|size mismatch for (?P<tensor>\S+)"
-        r"|mat1 and mat2 shapes cannot be multiplied \((?P<shapes>[^)]*)\)"
-        r"|The size of tensor a \(\d+\) must match the size of tensor b"
-        r"|shape '\[[^\]]*\]' is invalid for input of size"
-        r"|AssertionError: Attempted to load weight \((?P<got>[^)]*\))\) into parameter \((?P<want>[^)]*\))\))",
-        "weights do not have the shapes or names that the configuration says",
-        "if the draft was being loaded, it belongs to another target or was trained for another version: "
-        "`specctl draft check TARGET DRAFT`",
+        "WEIGHTS_MISMATCH",
+        r"Tried to load weights of size torch\.Size\((?P<have>\[[\d, ]*\])\) ?to a parameter of size "
+        r"torch\.Size\((?P<want>\[[\d, ]*\])\)",
+        "weights of shape {have} do not go where the configuration has {want}",
+        WRONG_WEIGHTS,
+    ),
+    _sign(
+        "WEIGHTS_MISMATCH",
+        r"KeyError: '(?P<key>[\w.]*(?:layers\.\d+|embed_tokens|midlayer|fc|lm_head|d2t)[\w.]*)'",
+        "the weights have a tensor that the configuration has no place for: {key}",
+        WRONG_WEIGHTS,
+    ),
+    _sign(
+        "WEIGHTS_MISMATCH",
+        r"(?P<why>size mismatch for \S+|mat1 and mat2 shapes cannot be multiplied \([^)]*\)"
+        r"|The size of tensor a \(\d+\) must match the size of tensor b \(\d+\)"
+        r"|shape '\[[^\]]*\]' is invalid for input of size \d+"
+        r"|Attempted to load weight \([^\n]*\) into parameter \([^\n]*\))",
+        "weights and configuration do not go together: {why}",
+        WRONG_WEIGHTS,
     ),
 )
 """Sought in this order: what is said plainly before what many faults say."""

@@ -34,7 +34,7 @@ class Crash:
     code: str
     """`KV_CACHE_TOO_SMALL`, `UNSCHEDULABLE`, …; `UNKNOWN` where nothing that is known was found."""
     phase: str
-    """How far it had come: `scheduling`, `image`, `weights`, `compile`, `capture` or `ready`."""
+    """How far it came: `scheduling`, `image`, `start`, `weights`, `compile`, `capture`, `ready`."""
     cause: str
     fix: str
     evidence: str
@@ -219,7 +219,7 @@ def phase_of(log: str) -> str:
     captures = [found.start() for found in _CAPTURE.finditer(log)]
     if captures and (not mark.text or captures[-1] >= log.rfind(mark.text)):
         return "capture"
-    return mark.stage
+    return mark.stage if mark.text else "start"
 
 
 def worst(crashes: Iterable[Crash]) -> Crash | None:

@@ -35,18 +35,18 @@ _PART = re.compile(r"(?P<n>\d+) (?P<why>.+)")
 _SCHEDULING: tuple[tuple[str, str, str], ...] = (
     (
         r"Insufficient (?P<what>\S*gpu\S*)",
-        "too few free {what}",
+        "with too few free {what}",
         "free GPUs, add nodes, or lower replicas (a rollout that surges needs more of them)",
     ),
-    (r"Insufficient (?P<what>\S+)", "too little free {what}", "lower the pod's request for it"),
+    (r"Insufficient (?P<what>\S+)", "with too little free {what}", "lower the pod's request"),
     (
         r"untolerated taint\(?s?\)? ?\{?(?P<what>[^}]*)\}?",
-        "the taint {what}",
+        "with the taint {what}",
         "add the toleration, or remove the taint",
     ),
     (
         r"(?:didn't match Pod's node affinity/selector|node\(s\) didn't match)",
-        "not the label that the pod asks for",
+        "without the label that the pod asks for",
         "compare the recipe's GPU with `kubectl get nodes -L nvidia.com/gpu.product`",
     ),
     (
@@ -56,7 +56,7 @@ _SCHEDULING: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"volume node affinity conflict|didn't find available persistent volumes",
-        "its volume is elsewhere",
+        "away from its volume",
         "use a ReadWriteMany class, or let the pod run where the volume is",
     ),
     (
@@ -66,7 +66,7 @@ _SCHEDULING: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"cannot allocate all claims|resourceclaim",
-        "its resource claim cannot be met",
+        "that cannot meet its resource claim",
         "look at the ResourceSlices: is the DRA driver running there?",
     ),
 )
@@ -82,15 +82,16 @@ def unscheduled(message: str) -> Told | None:
         return Told("UNSCHEDULABLE", "scheduling", cause, fix, _short(message))
     parts = [m for text in found["why"].split(", ") if (m := _PART.match(text.strip()))]
     told = [(int(m["n"]), *_scheduling(m["why"])) for m in parts]
-    counts = "; ".join(f"{n} have {cause}" for n, cause, _ in told)
+    counts = "; ".join(f"{n} {cause}" for n, cause, _ in told)
+    whole = _scheduling(found["why"])  # where it is the pod, not some of the nodes
     # GPUs are what keeps it from GPU nodes; taints keep it from the others, as they should.
     fixes = [fix for _, cause, fix in told if "gpu" in cause and "free" in cause]
-    fixes += [fix for _, _, fix in told] or ["kubectl describe pod"]
+    fixes += [fix for _, _, fix in told] or [whole[1]]
     free = f"{found['fit']} of {found['all']} nodes can take it"
     return Told(
         "UNSCHEDULABLE",
         "scheduling",
-        f"{free}: {counts or found['why']}",
+        f"{free}: {counts or whole[0]}",
         fixes[0],
         _short(message),
     )
@@ -135,7 +136,7 @@ _REGISTRY: tuple[tuple[str, str, str], ...] = (
 )
 _CONTAINER: tuple[tuple[str, str, str, str], ...] = (
     (
-        r"unsatisfied condition: (?P<what>cuda\S*)",
+        r"unsatisfied condition: (?P<what>cuda[^\s,]*)",
         "DRIVER_OLD",
         "the node's driver is too old for the image ({what})",
         "use an image of an older CUDA, or renew the driver",

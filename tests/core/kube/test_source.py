@@ -154,8 +154,8 @@ async def test_pods_that_are_not_there_yet_are_not_down(api: ApiServer, tmp_path
         }
         (waits,) = [e for e in snapshot.engines if e.target == "wait"]
         assert waits.reason == (
-            "0 of 5 nodes can take it: 2 have too few free nvidia.com/gpu; "
-            "3 have the taint node-role.kubernetes.io/control-plane:"
+            "0 of 5 nodes can take it: 2 with too few free nvidia.com/gpu; "
+            "3 with the taint node-role.kubernetes.io/control-plane:"
         )
         assert waits.fix is not None
         assert "free GPUs" in waits.fix
