@@ -22,7 +22,7 @@ LOCK := --quiet --constraint requirements/constraints.in --universal --python-ve
 
 step = @printf '\n== %s\n' '$(1)'
 
-.PHONY: help env demo check test format-check lint types contracts unit vllm kubernetes bench fmt rules lock clean
+.PHONY: help env demo check test format-check lint types contracts unit vllm kubernetes bench fmt rules manifests lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -112,6 +112,9 @@ fmt: $(VENV)/.dev ## format and fix what can be fixed
 
 rules: $(VENV)/.run ## write manifests/monitoring/recording-rules.yaml anew
 	@$(BIN)/python scripts/recording_rules.py
+
+manifests: $(VENV)/.run ## write manifests/base and manifests/components anew
+	@$(BIN)/python scripts/shipped_manifests.py
 
 lock: $(VENV)/.uv ## write requirements/*.txt anew from pyproject.toml
 	@$(UV) pip compile $(LOCK) pyproject.toml --group build -o requirements/run.txt >/dev/null

@@ -84,7 +84,7 @@ def as_list(made: Sequence[Object]) -> Object:
 def files(rendering: Rendering) -> dict[str, str]:
     """Name and text of each file of a folder for kustomize, its own file last."""
     head = f"{MARK} for {rendering.name}; do not edit.\n"
-    texts = {_file_name(each): head + yaml_text(each) for each in rendering.objects}
+    texts = {file_name(each): head + yaml_text(each) for each in rendering.objects}
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
@@ -95,7 +95,8 @@ def files(rendering: Rendering) -> dict[str, str]:
     return {**texts, KUSTOMIZATION: head + yaml_text(kustomization)}
 
 
-def _file_name(each: Mapping[str, Any]) -> str:
+def file_name(each: Mapping[str, Any]) -> str:
+    """KIND-NAME.yaml."""
     return f"{each['kind'].lower()}-{each['metadata']['name']}.yaml"
 
 
