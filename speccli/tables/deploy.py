@@ -35,7 +35,9 @@ def outcome_table(outcome: Outcome) -> RenderableType:
     head = view.title(prepared.name, prepared.namespace, prepared.context, outcome.record.current)
     parts: list[RenderableType] = [Text(clean(head), "bold"), _said(*view.state_words(outcome))]
     if outcome.crash is not None:
-        parts.append(_indented(*(Text(clean(line)) for line in outcome.crash.lines)))
+        crash = outcome.crash
+        lines = [crash.line, *([crash.evidence] if crash.evidence else []), f"→ {crash.fix}"]
+        parts.append(_indented(*(Text(clean(line)) for line in lines)))
     if outcome.proof is not None:
         parts.append(_indented(*proof_lines(outcome.proof)))
     if outcome.ended is not None and outcome.ended.end != "done":
@@ -75,9 +77,7 @@ def _pool_words(pool: Pool) -> str:
 
 def local_table(outcome: LocalOutcome) -> RenderableType:
     """How a deployment on this machine went."""
-    told = outcome.record
-    recipe = told.current.recipe.get("name", "?")
-    head = f"{told.name} · revision {told.current.number} · {recipe} · on this machine"
+    head = view.local_title(outcome.record)
     parts: list[RenderableType] = [Text(clean(head), "bold"), _said(*view.local_words(outcome))]
     if outcome.proof is not None:
         parts.append(_indented(*proof_lines(outcome.proof)))

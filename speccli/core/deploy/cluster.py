@@ -155,11 +155,10 @@ def _await(
     names = tuple(pool.unit.name for pool in prepared.pools)
     watched = Watched(prepared.namespace, prepared.name, names, prepared.timeout_s)
     ended = watch(cluster, watched, reporter.progress)
-    if ended.end == "late":
-        return Outcome(prepared, told, ended, pruned=tuple(pruned))
-    if ended.end == "failed":
+    if ended.end != "done":
         crash = _classify(cluster, prepared.namespace, ended)
-        told = _write(cluster, prepared.namespace, told, "failed")
+        if ended.end == "failed":
+            told = _write(cluster, prepared.namespace, told, "failed")
         return Outcome(prepared, told, ended, crash=crash, pruned=tuple(pruned))
     reporter.say("every pod is ready; asking whether it speculates")
     units = [pool.unit for pool in prepared.pools]

@@ -118,6 +118,11 @@ class DeployedHere:
     healthy: bool
 
     @property
+    def exit_code(self) -> ExitCode:
+        """0 where it serves, else 3."""
+        return ExitCode.OK if self.healthy else ExitCode.UNKNOWN
+
+    @property
     def words(self) -> str:
         """How it is, in a line."""
         if self.healthy:

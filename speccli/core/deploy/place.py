@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from speccli.core.deploy.supervisor import ENDED, LOG, OWN_LOG, Launch, holder
-from speccli.core.engines import vllm_start
+from speccli.core.engines import vllm_crash, vllm_start
 from speccli.core.engines.local import HOST, last_error
 from speccli.core.errors import SpecctlError, UnreachableError
 from speccli.core.kube.proof import Ask
@@ -98,13 +98,16 @@ class Here:
             return False
 
     def ending(self) -> str:
-        """Why it ended, in its own last words."""
+        """Why it ended, in its own last words; with a cause and a fix where they are known."""
         try:
-            words = last_error(self.log.read_text(errors="replace"))
-            told = json.loads((self.folder / ENDED).read_text(encoding="utf-8"))["why"]
+            log = self.log.read_text(errors="replace")
+            told = str(json.loads((self.folder / ENDED).read_text(encoding="utf-8"))["why"])
         except (OSError, ValueError, KeyError, TypeError):
             return "it is not there"
-        return f"{told}: {words}" if words else str(told)
+        if known := vllm_crash.diagnose(log):
+            return f"{told}: {known.code}: {known.cause} ({known.evidence}) → {known.fix}"
+        words = last_error(log)
+        return f"{told}: {words}" if words else told
 
 
 def place(state: Path, name: str) -> Here:

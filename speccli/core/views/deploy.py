@@ -191,6 +191,12 @@ def title(name: str, namespace: str, context: str, revision: Revision) -> str:
     )
 
 
+def local_title(told: Record) -> str:
+    """The same of an engine on this machine."""
+    recipe = told.current.recipe.get("name", "?")
+    return f"{told.name} · revision {told.current.number} · {recipe} · on this machine"
+
+
 def state_words(outcome: Outcome) -> tuple[str, str]:
     """A style word, and one line that says how it went."""
     ended = outcome.ended
