@@ -76,6 +76,16 @@ class Lossless:
         """Partings that rounding cannot explain."""
         return sum(arm.kinds.get("wrong", 0) for arm in self.arms)
 
+    @property
+    def told(self) -> bool:
+        """Whether every answer that differs is explained."""
+        if self.why_none is not None:
+            return False
+        unexplained = any(
+            arm.beside.same < arm.beside.pairs and not arm.partings for arm in self.arms
+        )
+        return not unexplained and not any(arm.kinds.get("unknown") for arm in self.arms)
+
 
 def lossless(result: Result, baseline: str | None = None) -> Lossless:
     """Every arm's greedy answers beside the baseline's.

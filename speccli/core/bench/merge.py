@@ -1,0 +1,120 @@
+"""Several bench files as one: arms measured apart, further repeats, other batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from speccli.core.bench.results import Arm, Dataset, Load, Provenance, Result, Row, read
+from speccli.core.errors import UsageError
+
+
+def read_all(paths: Sequence[Path]) -> Result:
+    """The bench in these files.
+
+    Raises:
+        UsageError: one cannot be read, or they do not belong together.
+    """
+    if not paths:
+        raise UsageError("no file given", hint="`specctl bench run --out FILE` writes one")
+    first, *others = [(path, read(path)) for path in paths]
+    merged = first[1]
+    for path, result in others:
+        merged = _with(merged, result, str(path))
+    return merged
+
+
+def _with(one: Result, other: Result, where: str) -> Result:
+    if one.simulated != other.simulated:
+        raise UsageError(
+            f"{where} is {'' if other.simulated else 'not '}simulated, the files before it are"
+            f"{' not' if other.simulated else ''}",
+            hint="simulated numbers are not compared with measured ones",
+        )
+    if one.load.kind != other.load.kind:
+        raise UsageError(f"{where} is an {other.load.kind} loop, the files before it are not")
+    texts = dict(one.texts or {})
+    for arm, kept in (other.texts or {}).items():
+        texts[arm] = {**kept, **texts.get(arm, {})}
+    return replace(
+        one,
+        name=one.name if one.name == other.name else f"{one.name} + {other.name}",
+        created=min(one.created, other.created),
+        finished=max(filter(None, (one.finished, other.finished)), default=None),
+        complete=one.complete and other.complete,
+        stand_in=one.stand_in or other.stand_in,
+        provenance=_provenance(one.provenance, other.provenance),
+        load=_load(one.load, other.load),
+        datasets=_datasets(one.datasets, other.datasets, where),
+        arms=_arms(one.arms, other.arms, where),
+        rows=_rows(one.rows, other.rows),
+        texts=texts or None,
+    )
+
+
+def _provenance(one: Provenance, other: Provenance) -> Provenance:
+    """What both say; `order` says that they were apart."""
+    return replace(
+        one,
+        runner=one.runner if one.runner == other.runner else f"{one.runner}+{other.runner}",
+        commands=(*one.commands, *other.commands),
+        host=one.host if one.host == other.host else {},
+        gpu=one.gpu if one.gpu == other.gpu else None,
+        git=one.git if one.git == other.git else None,
+        seed=one.seed if one.seed == other.seed else None,
+        temperature=one.temperature if one.temperature == other.temperature else None,
+        top_p=one.top_p if one.top_p == other.top_p else None,
+        order="blocks: several files, measured one after the other",
+        client=one.client if one.client and one.client.saturated else other.client,
+    )
+
+
+def _load(one: Load, other: Load) -> Load:
+    return replace(
+        one,
+        batches=tuple(sorted({*one.batches, *other.batches})),
+        rates=tuple(sorted({*one.rates, *other.rates})),
+        repeats=max(one.repeats, other.repeats),
+        requests=one.requests if one.requests == other.requests else None,
+        output_tokens=one.output_tokens if one.output_tokens == other.output_tokens else None,
+        max_tokens=one.max_tokens if one.max_tokens == other.max_tokens else None,
+    )
+
+
+def _datasets(one: Sequence[Dataset], other: Sequence[Dataset], where: str) -> tuple[Dataset, ...]:
+    known = {each.name: each for each in one}
+    for each in other:
+        had = known.setdefault(each.name, each)
+        if had.sha256 != each.sha256:
+            raise UsageError(
+                f"{where}: dataset {each.name} is not the one of the files before it",
+                hint="arms are compared on the same prompts; see datasets[].sha256",
+            )
+    return tuple(known.values())
+
+
+def _arms(one: Sequence[Arm], other: Sequence[Arm], where: str) -> tuple[Arm, ...]:
+    known = {arm.name: arm for arm in one}
+    for arm in other:
+        had = known.setdefault(arm.name, arm)
+        for part in ("model", "method", "k", "draft", "gpu_count"):
+            if getattr(had, part) != getattr(arm, part):
+                raise UsageError(
+                    f"{where}: {part} of arm {arm.name} is {getattr(arm, part)!r}, "
+                    f"in the files before it {getattr(had, part)!r}",
+                    hint="give arms that differ different names",
+                )
+    return tuple(known.values())
+
+
+def _rows(one: Sequence[Row], other: Sequence[Row]) -> tuple[Row, ...]:
+    """Rows that are there already become further repeats."""
+    rows = list(one)
+    taken = {row.key for row in rows}
+    for row in other:
+        while row.key in taken:
+            row = replace(row, repeat=row.repeat + 1)
+        taken.add(row.key)
+        rows.append(row)
+    return tuple(rows)

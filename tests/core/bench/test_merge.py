@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from speccli.core.bench.compare import compare
+from speccli.core.bench.merge import read_all
+from speccli.core.bench.results import Result, write
+from speccli.core.errors import UsageError
+from tests.support.benches import PLAIN, Noise, Planted, bench
+
+QUIET = Noise(run=0.005, prompt=0.03)
+
+
+def files(tmp_path: Path, *results: Result) -> list[Path]:
+    paths = [tmp_path / f"{i}.json" for i in range(len(results))]
+    for path, result in zip(paths, results, strict=True):
+        write(path, result)
+    return paths
+
+
+def one(**options: Any) -> Result:
+    planted = Planted("eagle3", {8: 1.5})
+    return bench([PLAIN, planted], batches=(8,), prompts=30, noise=QUIET, **options)
+
+
+def only(result: Result, arm: str) -> Result:
+    return replace(
+        result,
+        arms=tuple(a for a in result.arms if a.name == arm),
+        rows=tuple(r for r in result.rows if r.arm == arm),
+    )
+
+
+def test_arms_of_two_files_are_compared_and_it_is_said_that_they_were_apart(
+    tmp_path: Path,
+) -> None:
+    whole = one()
+    merged = read_all(files(tmp_path, only(whole, "none"), only(whole, "eagle3")))
+    found = compare(merged)
+    assert found.cells[0].verdict.word == "PASS"
+    assert any("several files" in note for note in found.notes)
+
+
+def test_the_same_loads_again_are_further_repeats(tmp_path: Path) -> None:
+    merged = read_all(files(tmp_path, one(seed=1), one(seed=2)))
+    assert compare(merged).cells[0].repeats == 6
+    assert len(merged.rows) == 12
+
+
+def test_a_single_file_stays_as_it_is(tmp_path: Path) -> None:
+    result = one()
+    assert read_all(files(tmp_path, result)) == result
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        pytest.param({"simulated": False}, "is not simulated", id="simulated"),
+        pytest.param({"dataset": "other"}, "dataset sharegpt is not the one", id="prompts"),
+        pytest.param({"model": "another"}, "model of arm none is 'another'", id="arm"),
+        pytest.param({"kind": "open"}, "is an open loop", id="load"),
+    ],
+)
+def test_files_that_do_not_belong_together_are_refused(
+    tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
+    other = one()
+    if "simulated" in change:
+        other = replace(other, simulated=False)
+    if "dataset" in change:
+        other = replace(other, datasets=(replace(other.datasets[0], sha256="00"),))
+    if "model" in change:
+        other = replace(other, arms=tuple(replace(a, model="another") for a in other.arms))
+    if "kind" in change:
+        other = replace(other, load=replace(other.load, kind="open"))
+    with pytest.raises(UsageError, match="1.json") as caught:
+        read_all(files(tmp_path, one(), other))
+    assert words in caught.value.message
+
+
+def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot read"):
+        read_all([tmp_path / "none.json"])
