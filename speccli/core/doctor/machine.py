@@ -31,6 +31,7 @@ _FREE_BYTES = 1 << 30
 _PACKAGES = (
     ("aiohttp", "aiohttp", "every --endpoint"),
     ("prometheus_api_client", "prometheus-api-client", "--prometheus"),
+    ("kubernetes", "kubernetes", "--deployment and `specctl deploy`"),
     ("zstandard", "zstandard", "recordings named .zst"),
     ("genai_prices", "genai-prices", "`specctl cost`"),
 )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from speccli.core.config import Settings
-from speccli.core.doctor import prometheus, server
+from speccli.core.doctor import cluster, prometheus, server
 from speccli.core.doctor.base import AREAS, Check
 from speccli.core.doctor.machine import MACHINE, Surroundings
 from speccli.core.doctor.probe import in_daemon, visit
@@ -24,7 +24,7 @@ STEP_S = 5.0
 WHOLE_STEPS = 3.0
 """Deadline of everything, in steps."""
 _AT_ONCE = 32
-_NO_SOURCE = "give --endpoint, --prometheus or --replay, or set one in specctl.toml"
+_NO_SOURCE = "give --endpoint, --prometheus, --deployment or --replay, or set one in specctl.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +58,24 @@ async def run(
     given = asked.settings.deadline
     step_s = seconds(given, what="--deadline") if given else STEP_S
     local = [check for each in machine for check in each(around)]  # type: ignore[attr-defined]
-    found = local + await _sources(asked, step_s, whole_s or step_s * WHOLE_STEPS)
+    environment = around.environment
+    found = local + await _sources(asked, step_s, whole_s or step_s * WHOLE_STEPS, environment)
     return sorted(found, key=lambda check: AREAS.index(check.area))
 
 
-async def _sources(asked: Asked, step_s: float, whole_s: float) -> list[Check]:
+async def _sources(
+    asked: Asked, step_s: float, whole_s: float, environment: Mapping[str, str]
+) -> list[Check]:
     settings = asked.settings
     if asked.refused is not None:
         why = "settings have to be right first"
         return [Check("source", "sources", "skip", "not looked at", why, asked.refused)]
-    if not (settings.endpoint or settings.prometheus or asked.replay):
-        return [Check("source", "sources", "skip", "no source given", fix=_NO_SOURCE)]
+    in_cluster = cluster.wanted(settings)
+    unasked = [] if in_cluster else cluster.unasked(environment)
+    if not (settings.endpoint or settings.prometheus or asked.replay or in_cluster):
+        return [Check("source", "sources", "skip", "no source given", fix=_NO_SOURCE), *unasked]
     access = access_of(settings)
-    checks = [*_access(access)]
+    checks = [*_access(access), *unasked]
     if any(check.state == "fail" for check in checks):
         return checks
     jobs: list[tuple[str, Awaitable[list[Check]]]] = []
@@ -87,6 +92,9 @@ async def _sources(asked: Asked, step_s: float, whole_s: float) -> list[Check]:
         jobs.append((target.name, _server(target, access, settings.method, step_s, limit)))
     if settings.prometheus:
         jobs.append((settings.prometheus, _prometheus(settings, access, step_s)))
+    if in_cluster:
+        subject = settings.context or settings.kubeconfig or settings.deployment or ""
+        jobs.append((subject, in_daemon(lambda: cluster.look(settings, step_s, environment))))
     if asked.replay:
         jobs.append((str(asked.replay), in_daemon(lambda: _recording(asked.replay))))
     return checks + await _within(jobs, whole_s)
