@@ -23,6 +23,8 @@ from statistics import median
 
 ROOT = Path(__file__).parents[1]
 VLLM = ROOT / ".vllm" / "bin" / "python"
+SURE = ("--acceptance", "1,1,1")
+"""Every draft is accepted: chance has no part in how fast the simulated server is."""
 FIGURES = ("tok/s", "TTFT ms", "TPOT ms", "CPU ms / 1k tokens")
 Run = dict[str, float]
 
@@ -70,7 +72,19 @@ def _server(url: str | None) -> Iterator[str]:
     if url:
         yield url
         return
-    words = [sys.executable, "-m", "speccli", "sim", "--engines", "1", "-k", "3", "--rate", "0"]
+    words = [
+        sys.executable,
+        "-m",
+        "speccli",
+        "sim",
+        "--engines",
+        "1",
+        "-k",
+        "3",
+        "--rate",
+        "0",
+        *SURE,
+    ]
     with subprocess.Popen([*words, "--port", "0"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
