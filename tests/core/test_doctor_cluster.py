@@ -10,8 +10,8 @@ import pytest
 from speccli.core.config import Settings
 from speccli.core.doctor import Asked, Check, exit_code, run
 from speccli.core.doctor.machine import Surroundings
-from tests.core.kube.pods import crashed, ready
 from tests.support.api_server import ApiServer, Question, Reply, listed, status, write_kubeconfig
+from tests.support.pods import crashed, ready
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 NODES = [

@@ -8,7 +8,8 @@ import pytest
 
 from speccli.core.kube.crash import Crash, classify, classify_pod, phase_of, worst
 from tests.core.kube.conftest import Connect
-from tests.core.kube.pods import (
+from tests.support.api_server import ApiServer, Question, Reply, listed, status
+from tests.support.pods import (
     crashed,
     ended,
     evicted,
@@ -19,7 +20,6 @@ from tests.core.kube.pods import (
     terminating,
     waiting,
 )
-from tests.support.api_server import ApiServer, Question, Reply, listed, status
 
 LOADED = "INFO Starting to load model m...\nINFO Model loading took 70.0 GiB memory\n"
 

@@ -7,8 +7,8 @@ import pytest
 from speccli.core.kube.discover import Found, Pod, engine_of, find, read_pod, selector_text
 from speccli.core.kube.errors import ClusterError, Denied
 from tests.core.kube.conftest import Connect
-from tests.core.kube.pods import crashed, loading, pending, ready, terminating
 from tests.support.api_server import ApiServer, Question, Reply, listed, not_there, status
+from tests.support.pods import crashed, loading, pending, ready, terminating
 
 BASE = "/apis/apps/v1/namespaces/prod/deployments"
 PODS = "/api/v1/namespaces/prod/pods"
