@@ -1,0 +1,221 @@
+"""A cluster in memory for the order of things: what it would really do is tests/e2e/kube's.
+
+It keeps objects as they are applied, rolls every Deployment out at once, and its pods speculate.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from speccli.core.kube.errors import Clash, Conflict, Denied, NotInstalled
+
+Object = dict[str, Any]
+Key = tuple[str, str]
+H100 = "NVIDIA-H100-80GB-HBM3"
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class FakeCluster:
+    """`calls` has each write; `die_after` ends the process after so many of them."""
+
+    context, namespace, server = "fake", "llm", "https://fake"
+
+    def __init__(self, gpus: int = 8) -> None:
+        self.objects: dict[Key, Object] = {("Namespace", "llm"): _named("Namespace", "llm")}
+        self.calls: list[str] = []
+        self.gpus = gpus
+        self.die_after: int | None = None
+        self.missing: frozenset[str] = frozenset({"ScaledObject", "HTTPRoute", "InferencePool"})
+        self.denied: frozenset[str] = frozenset()
+        self.clash: Clash | None = None
+        self.ready: Callable[[Object], bool] = lambda _: True
+        self.drafts = 0
+
+    # ---- reads ----
+
+    def version(self) -> tuple[int, int]:
+        return (1, 37)
+
+    def get(
+        self, api_version: str, kind: str, name: str, namespace: str | None = None
+    ) -> Object | None:
+        self._may(kind)
+        return copy.deepcopy(self.objects.get((kind, name)))
+
+    def list(
+        self,
+        api_version: str,
+        kind: str,
+        namespace: str | None = None,
+        labels: str | None = None,
+        fields: str | None = None,
+    ) -> list[Object]:
+        self._may(kind)
+        if kind == "Node":
+            return [_node(self.gpus)]
+        if kind in {"Pod", "ReplicaSet"}:
+            return [each for each in self._made() if each["kind"] == kind]
+        wanted = dict(part.split("=") for part in (labels or "").split(",") if part)
+        return [
+            copy.deepcopy(value)
+            for (kind_, _), value in self.objects.items()
+            if kind_ == kind and wanted.items() <= (value["metadata"].get("labels") or {}).items()
+        ]
+
+    def events(self, namespace: str, name: str) -> list[Object]:
+        return []
+
+    def logs(self, *_: Any, **__: Any) -> str:
+        return ""
+
+    def _may(self, kind: str) -> None:
+        if kind in self.missing:
+            raise NotInstalled(f"no {kind}")
+        if kind in self.denied:
+            raise Denied(f"not allowed: may not list {kind}s")
+
+    # ---- writes ----
+
+    def apply(
+        self,
+        obj: Mapping[str, Any],
+        dry_run: bool = False,
+        force: bool = False,
+        manager: str = "specctl",
+    ) -> Object:
+        kind, name = obj["kind"], obj["metadata"]["name"]
+        self._may(kind)
+        if kind == "Deployment" and self.clash and not force:
+            raise Conflict(f"cannot apply {kind} {name}", clashes=[self.clash])
+        before = self.objects.get((kind, name))
+        after = self._merged(before, copy.deepcopy(dict(obj)), manager)
+        if not dry_run:
+            self._write(f"{manager} {kind} {name}")
+            self.objects[kind, name] = after
+        return copy.deepcopy(after)
+
+    def _merged(self, before: Object | None, obj: Object, manager: str) -> Object:
+        if manager != "specctl":
+            merged = copy.deepcopy(before) or obj
+            merged["spec"] |= obj.get("spec") or {}
+        else:
+            merged = obj
+            if obj["kind"] == "Deployment" and "replicas" not in obj["spec"]:
+                held = before is not None and "held" in before
+                merged["spec"]["replicas"] = before["spec"]["replicas"] if held and before else 1
+        owners = {m["manager"] for m in (before or {}).get("metadata", {}).get("managedFields", ())}
+        if "replicas" in (obj.get("spec") or {}):
+            owners.add(manager)
+        elif manager == "specctl" or manager in owners:
+            owners.discard(manager)
+        if owners - {"specctl"}:
+            merged["held"] = True
+        merged["metadata"]["uid"] = f"{obj['kind']}-{obj['metadata']['name']}"
+        merged["metadata"]["managedFields"] = [
+            {"manager": o, "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+            for o in sorted(owners)
+        ]
+        if obj["kind"] == "Deployment":
+            self._roll_out(merged)
+        return merged
+
+    def _roll_out(self, value: Object) -> None:
+        count = value["spec"].get("replicas", 1)
+        good = count if self.ready(value) else 0
+        value["metadata"]["generation"] = 1
+        value["metadata"]["annotations"] = {"deployment.kubernetes.io/revision": "1"}
+        value["status"] = {
+            "observedGeneration": 1,
+            "replicas": count,
+            "updatedReplicas": count,
+            "availableReplicas": good,
+        }
+
+    def delete(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> bool:
+        self._may(kind)
+        if (kind, name) not in self.objects:
+            return False
+        self._write(f"delete {kind} {name}")
+        del self.objects[kind, name]
+        return True
+
+    def _write(self, call: str) -> None:
+        if self.die_after is not None and len(self.calls) >= self.die_after:
+            raise Killed
+        self.calls.append(call)
+
+    # ---- pods ----
+
+    def _made(self) -> Iterable[Object]:
+        for (kind, name), value in self.objects.items():
+            if kind != "Deployment":
+                continue
+            labels = {**value["spec"]["template"]["metadata"]["labels"], "pod-template-hash": "h"}
+            owner = [{"uid": value["metadata"]["uid"]}]
+            notes = value["metadata"]["annotations"]
+            yield {
+                "kind": "ReplicaSet",
+                "metadata": {"labels": labels, "annotations": notes, "ownerReferences": owner},
+            }
+            for number in range(value["spec"].get("replicas", 1)):
+                ready = "True" if self.ready(value) else "False"
+                yield {
+                    "kind": "Pod",
+                    "metadata": {"name": f"{name}-{number}", "labels": labels},
+                    "spec": {**value["spec"]["template"]["spec"], "nodeName": "h100-a"},
+                    "status": {"conditions": [{"type": "Ready", "status": ready}]},
+                }
+
+    def proxy(
+        self,
+        namespace: str,
+        pod: str,
+        port: int,
+        path: str,
+        method: str = "GET",
+        body: bytes | None = None,
+        headers: Any = None,
+    ) -> tuple[int, bytes]:
+        if path == "/v1/models":
+            return 200, b'{"data": [{"id": "m"}]}'
+        if path == "/metrics":
+            return 200, self._page()
+        self.drafts += 40
+        choice = {"message": {"content": "Cold air falls and warm air rises."}}
+        answer = {"choices": [choice], "usage": {"completion_tokens": 96}}
+        return 200, json.dumps(answer).encode()
+
+    def _page(self) -> bytes:
+        n = self.drafts
+        counts = {
+            "generation_tokens_total": 2 * n,
+            "spec_decode_num_drafts_total": n,
+            "spec_decode_num_draft_tokens_total": 3 * n,
+            "spec_decode_num_accepted_tokens_total": n,
+        }
+        lines = [f'vllm:{name}{{engine="0"}} {value}' for name, value in counts.items()]
+        at = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+        shares = (0.6, 0.3, 0.1)
+        lines += [f'{at}{{engine="0",position="{i}"}} {n * s:.0f}' for i, s in enumerate(shares)]
+        return ("\n".join(lines) + "\n").encode()
+
+
+def _named(kind: str, name: str) -> Object:
+    return {"kind": kind, "metadata": {"name": name}}
+
+
+def _node(gpus: int) -> Object:
+    return {
+        "metadata": {"name": "h100-a", "labels": {"nvidia.com/gpu.product": H100}},
+        "spec": {},
+        "status": {
+            "allocatable": {"nvidia.com/gpu": str(gpus)},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }

@@ -1,0 +1,243 @@
+"""The order of a deployment: judged, tried, intended, applied, proven, recorded."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from speccli.core.deploy import cluster as deploying
+from speccli.core.deploy.asked import Asked
+from speccli.core.deploy.cluster import Outcome
+from speccli.core.deploy.gate import GateError
+from speccli.core.deploy.remove import delete, deletion, restored
+from speccli.core.errors import ExitCode, SpecctlError, UsageError
+from speccli.core.kube.errors import Clash, Conflict, NotInstalled
+from speccli.core.kube.progress import Progress
+from speccli.core.kube.record import Record, from_object
+from speccli.core.manifests.options import RenderOptions
+from speccli.core.recipes.load import load
+from tests.core.deploy.fake_cluster import FakeCluster, Killed
+
+RECIPE = "llama-3.3-70b-eagle3-h100"
+PLAIN = {"name": "chat", "autoscaler": "none", "monitoring": False}
+
+
+class Heard:
+    """What was told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+    warn = say
+
+    def progress(self, now: Progress) -> None:
+        pass
+
+    def __contains__(self, words: str) -> bool:
+        return any(words in line for line in self.lines)
+
+
+@pytest.fixture
+def fake() -> FakeCluster:
+    return FakeCluster()
+
+
+@pytest.fixture
+def heard() -> Heard:
+    return Heard()
+
+
+def asked(*changes: str, options: dict[str, Any] | None = None, **more: Any) -> Asked:
+    sets = ["storage.persist=false", *changes]
+    return Asked(load(RECIPE, sets), RenderOptions(**{**PLAIN, **(options or {})}), **more)
+
+
+def deploy(fake: FakeCluster, heard: Heard, wanted: Asked) -> Outcome:
+    return deploying.deploy(lambda _: fake, wanted, heard)  # type: ignore[arg-type,return-value]
+
+
+def record(fake: FakeCluster) -> Record:
+    return from_object(fake.objects["ConfigMap", "chat-specctl"])
+
+
+def test_the_intent_is_written_before_anything_is_applied(fake: FakeCluster, heard: Heard) -> None:
+    outcome = deploy(fake, heard, asked())
+    assert outcome.exit_code is ExitCode.OK
+    assert fake.calls == [
+        "specctl ConfigMap chat-specctl",
+        "specctl ServiceAccount chat",
+        "specctl NetworkPolicy chat",
+        "specctl Service chat",
+        "specctl PodDisruptionBudget chat",
+        "specctl Deployment chat",
+        "specctl ConfigMap chat-specctl",
+        "specctl ConfigMap chat-specctl",
+    ]
+    told = record(fake).current
+    assert (told.number, told.state) == (1, "ready")
+    assert told.proof is not None
+    assert told.proof["verdict"] == "proven"
+    assert [ref.kind for ref in told.objects][-1] == "Deployment"
+
+
+def test_the_same_again_writes_no_record(fake: FakeCluster, heard: Heard) -> None:
+    deploy(fake, heard, asked())
+    fake.calls.clear()
+    again = deploy(fake, heard, asked())
+    assert again.unchanged
+    assert not [call for call in fake.calls if "ConfigMap" in call]
+
+
+def scaled(by: str) -> dict[str, Any]:
+    """Two servers, told by the recipe or left to an autoscaler."""
+    return {"autoscaler": by} | ({"replicas": 2} if by == "none" else {})
+
+
+def test_cut_short_after_any_write_the_same_again_completes_it(heard: Heard) -> None:
+    """With the replicas' change of hands, a scaler that comes and one that goes."""
+    for there, here in (("none", "hpa"), ("hpa", "none")):
+        for count in range(40):
+            fake = FakeCluster()
+            before = asked(options=scaled(there), wait=False)
+            after = asked("draft.K=4", options=scaled(here))
+            deploy(fake, heard, before)
+            fake.objects["Deployment", "chat"]["spec"]["replicas"] = 2
+            fake.calls.clear()
+            fake.die_after = count
+            try:
+                deploy(fake, heard, after)
+            except Killed:
+                fake.die_after = None
+                assert fake.objects["Deployment", "chat"]["spec"]["replicas"] == 2
+                assert deploy(fake, heard, after).exit_code is ExitCode.OK
+                assert fake.objects["Deployment", "chat"]["spec"]["replicas"] == 2
+                assert (("HorizontalPodAutoscaler", "chat") in fake.objects) is (here == "hpa")
+                told = record(fake)
+                assert (told.current.state, told.current.recipe["draft"]["K"]) == ("ready", 4)
+                assert told.current.number == 2
+            else:
+                assert count > 8, "nothing was cut short"
+                break
+        else:
+            pytest.fail("it was never completed")
+
+
+def test_replicas_go_to_an_autoscaler_without_a_moment_of_one(
+    fake: FakeCluster, heard: Heard
+) -> None:
+    deploy(fake, heard, asked(options={"replicas": 3}))
+    fake.calls.clear()
+    deploy(fake, heard, asked(options={"autoscaler": "hpa"}))
+    assert fake.objects["Deployment", "chat"]["spec"]["replicas"] == 3
+    writes = [call for call in fake.calls if "Deployment" in call or "Horizontal" in call]
+    assert writes == [
+        "specctl-handover Deployment chat",
+        "specctl Deployment chat",
+        "specctl HorizontalPodAutoscaler chat",
+    ]
+
+
+def test_critical_findings_keep_it_out_before_a_cluster_is_asked(heard: Heard) -> None:
+    def nowhere(_: float | None) -> Any:
+        pytest.fail("it was asked")
+
+    broken = asked("hardware.count=1", "serving.tensor_parallel=1", "target.quantization=bf16")
+    with pytest.raises(GateError, match="PLAN_MEMORY"):
+        deploying.deploy(nowhere, broken, heard)
+
+
+def test_a_clash_stops_it_before_anything_is_written(fake: FakeCluster, heard: Heard) -> None:
+    fake.clash = Clash("argocd", ".spec.replicas")
+    with pytest.raises(Conflict, match="nothing was applied: Deployment chat: .spec.replicas"):
+        deploy(fake, heard, asked())
+    assert fake.calls == []
+    assert deploy(fake, heard, asked(force=True)).exit_code is ExitCode.OK
+
+
+def test_a_kind_that_is_not_installed_says_what_to_do(fake: FakeCluster, heard: Heard) -> None:
+    with pytest.raises(NotInstalled) as refused:
+        deploy(fake, heard, asked(options={"autoscaler": "keda"}))
+    assert "--autoscaler hpa or none" in (refused.value.hint or "")
+    assert fake.calls == []
+
+
+def test_one_replica_without_a_free_gpu_is_told_as_downtime(heard: Heard) -> None:
+    fake = FakeCluster(gpus=2)
+    deploy(fake, heard, asked())
+    assert "DOWNTIME" not in heard
+    deploy(fake, heard, asked("draft.K=5"))
+    assert "DOWNTIME" in heard
+    strategy = fake.objects["Deployment", "chat"]["spec"]["strategy"]["rollingUpdate"]
+    assert strategy == {"maxSurge": 0, "maxUnavailable": 1}
+
+
+def test_gpus_that_may_not_be_counted_keep_one_replica_serving(
+    fake: FakeCluster, heard: Heard
+) -> None:
+    fake.denied = frozenset({"Node"})
+    outcome = deploy(fake, heard, asked())
+    assert outcome.prepared.pools[0].stock.unknown
+    strategy = fake.objects["Deployment", "chat"]["spec"]["strategy"]["rollingUpdate"]
+    assert strategy == {"maxSurge": 1, "maxUnavailable": 0}
+
+
+def test_more_pods_than_gpus_is_a_warning(heard: Heard) -> None:
+    fake = FakeCluster(gpus=2)
+    deploy(fake, heard, asked(options={"replicas": 3}))
+    assert "warning DEPLOY_STOCK: chat: 3 more pods of 2 GPUs, and room for 1" in heard
+
+
+def test_no_wait_proves_nothing_and_says_so(fake: FakeCluster, heard: Heard) -> None:
+    outcome = deploy(fake, heard, asked(wait=False))
+    assert (outcome.ended, outcome.proof, outcome.exit_code) == (None, None, ExitCode.OK)
+    assert record(fake).current.state == "applied"
+
+
+def test_another_who_deploys_meanwhile_is_named(fake: FakeCluster, heard: Heard) -> None:
+    class Other(Heard):
+        def progress(self, now: Progress) -> None:
+            other = fake.objects["ConfigMap", "chat-specctl"]
+            told = json.loads(other["data"]["record.json"])
+            told |= {"revision": 9, "by": "ops@bastion"}
+            other["data"]["record.json"] = json.dumps(told)
+
+    with pytest.raises(SpecctlError, match="ops@bastion deployed revision 9"):
+        deploy(fake, Other(), asked())
+
+
+def test_rollback_accepts_what_was_accepted_then(fake: FakeCluster, heard: Heard) -> None:
+    broken = ("hardware.count=1", "serving.tensor_parallel=1", "target.quantization=bf16")
+    deploy(fake, heard, asked(*broken, accept=("PLAN_MEMORY",)))
+    deploy(fake, heard, asked())
+    back = restored(fake, None, "chat", None)  # type: ignore[arg-type]
+    assert back.accept == ("PLAN_MEMORY",)
+    assert back.recipe.hardware.count == 1
+    assert deploy(fake, heard, back).record.current.restores == 1
+
+
+def test_a_deletion_removes_the_record_last_and_can_be_done_again(
+    fake: FakeCluster, heard: Heard
+) -> None:
+    sets = ["storage.persist=true"]
+    deploy(fake, heard, asked(*sets))
+    for count in range(20):
+        fake.calls.clear()
+        fake.die_after = count
+        what = deletion(fake, None, "chat", purge=False)  # type: ignore[arg-type]
+        assert str(what.goes[-1]) == "ConfigMap chat-specctl"
+        assert {ref.kind for ref in what.stays} == {"PersistentVolumeClaim"}
+        try:
+            delete(fake, what, wait_s=None, say=heard.say)  # type: ignore[arg-type]
+        except Killed:
+            continue
+        break
+    kinds = {kind for kind, _ in fake.objects}
+    assert kinds == {"Namespace", "PersistentVolumeClaim"}
+    fake.die_after = None
+    with pytest.raises(UsageError, match="no deployment chat"):
+        restored(fake, None, "chat", None)  # type: ignore[arg-type]
