@@ -10,11 +10,13 @@ import typer
 
 from speccli import diagnostics, output
 from speccli.core.errors import ExitCode, UsageError
+from speccli.core.sources.base import NO_ENGINES
 from speccli.options import FormatOption, SourceOptions, with_source
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from speccli.core.oneshot import Answer
     from speccli.core.stats.snapshot import EngineSnapshot
 
 DEFAULT_WINDOW_S = 10.0
@@ -24,6 +26,13 @@ _NAMED = 3
 @with_source
 def command(
     source: SourceOptions,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]",
+            help="A deployment of specctl's: its record and rollout too, on a cluster or here.",
+        ),
+    ] = None,
     output_format: FormatOption = output.Format.TABLE,
     since_start: Annotated[
         bool,
@@ -38,16 +47,34 @@ def command(
     (`alert check` turns findings into exit codes). Low acceptance is a finding once it has lasted
     for --hold: for a script that looks once, give a short one.
     """
+    if name is not None:
+        from speccli.commands._deployed import look_at
+
+        raise typer.Exit(look_at(name, source, output_format, since_start=since_start))
     raise typer.Exit(look(source, output_format, since_start=since_start))
 
 
 def look(source: SourceOptions, output_format: output.Format, *, since_start: bool = False) -> int:
     """Ask once and print; returns the exit code."""
+    from speccli.core.views.status import status
+
+    answer = answered(source, since_start=since_start)
+
+    def table() -> RenderableType:
+        from speccli.tables.status import status_table
+
+        return status_table(answer.snapshot, answer.findings)
+
+    output.emit(lambda: status(answer.snapshot, answer.findings), table, output_format)
+    return told(answer, recorded=source.replay is not None)
+
+
+def answered(source: SourceOptions, *, since_start: bool = False) -> Answer:
+    """Ask once."""
     import asyncio
 
     from speccli.core.oneshot import ask
     from speccli.core.open import open_source
-    from speccli.core.views.status import status
 
     settings = source.settings()
     if since_start:
@@ -58,20 +85,17 @@ def look(source: SourceOptions, output_format: output.Format, *, since_start: bo
             )
         settings = dataclasses.replace(settings, window="0")
     opened = open_source(settings, replay=source.replay, default_window_s=DEFAULT_WINDOW_S)
-
     answer = asyncio.run(ask(opened, progress=diagnostics.watching))
     if answer.note:
         diagnostics.warn(answer.note)
+    return answer
 
-    def table() -> RenderableType:
-        from speccli.tables.status import status_table
 
-        return status_table(answer.snapshot, answer.findings)
-
-    output.emit(lambda: status(answer.snapshot, answer.findings), table, output_format)
+def told(answer: Answer, *, recorded: bool = False) -> int:
+    """The exit code; that nothing could be read is said."""
     if answer.readable:
         return int(ExitCode.OK)
-    diagnostics.error(*unread(answer.snapshot.engines, recorded=source.replay is not None))
+    diagnostics.error(*unread(answer.snapshot.engines, recorded=recorded))
     return int(ExitCode.UNKNOWN)
 
 
@@ -82,6 +106,8 @@ def unread(engines: Sequence[EngineSnapshot], *, recorded: bool) -> tuple[str, s
         why += f"; and {len(engines) - _NAMED} more"
     if recorded:
         return f"no engine in the recording ({why or 'it has no scrapes'})", "record a longer time"
+    if any(NO_ENGINES in (engine.reason or "") for engine in engines):
+        return why, "ask without --selector; look at Prometheus's own page of targets"
     return (
         f"no engine could be read ({why or 'no targets'})",
         "check the address, the port-forward and the credentials; `specctl doctor` looks closer",

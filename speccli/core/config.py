@@ -341,7 +341,9 @@ def _out_of_range(name: str, value: Any) -> str | None:
     low, high = _AT_LEAST.get(name, 0), _AT_MOST.get(name, 1e15)
     if low <= value <= high:  # not NaN either
         return None
-    return f"it must be from {low:g} to {high:g}" if name in _AT_MOST else f"at least {low:g}"
+    if name in _AT_MOST:
+        return f"it must be from {low:g} to {high:g}"
+    return f"it must be a number of at least {low:g}" if value < low else "it must be finite"
 
 
 def _nearest(name: str, known: Iterable[str], prefix: str = "") -> str:

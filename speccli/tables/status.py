@@ -19,7 +19,14 @@ from speccli.core.stats.measures import Metrics
 from speccli.core.stats.snapshot import EngineSnapshot, Snapshot
 from speccli.core.values import Latency, Number, Quantile
 from speccli.core.views import format as fmt
-from speccli.core.views.state import RANK, Finding, kind_name, severity_of, worst_by_engine
+from speccli.core.views.state import (
+    RANK,
+    Finding,
+    finding_of,
+    kind_name,
+    severity_of,
+    worst_by_engine,
+)
 from speccli.core.views.status import BATCH_P99_MIN_N
 from speccli.core.views.text import GLYPHS, Span, clean, middle, short
 
@@ -226,7 +233,7 @@ class _Engines:
         self._more = max(0, len(engines) - _ENGINES)
         if self._more:
             engines = sorted(engines, key=lambda e: RANK[severity_of(e, worst)[0]])[:_ENGINES]
-        self._engines = engines
+        self._engines, self._worst = engines, worst
         self._names = [clean(e.name.removesuffix("/?")) for e in engines]
         self._states = [severity_of(e, worst) for e in engines]
         self._word = max(len("state"), *(len(word) for _, word in self._states))
@@ -246,7 +253,7 @@ class _Engines:
             severity, word = self._states[i]
             mark = Span(f"{GLYPHS[severity]} ", _STYLES[severity])
             yield self._line(mark, names[i], word, columns, i)
-            if note := _note(engine):
+            if note := _note(engine, finding_of(engine, self._worst)):
                 yield _Indented(note, "dim")
         if self._more:
             yield Text(f"… and {self._more} more engines (-o json has them all)", "dim")
@@ -297,9 +304,11 @@ def _without_common_domain(names: Sequence[str]) -> list[str]:
     return [f"{'.'.join(host[:-common])}…{tail}" for host, tail in zip(hosts, tails, strict=True)]
 
 
-def _note(engine: EngineSnapshot) -> str:
+def _note(engine: EngineSnapshot, worst: Finding | None) -> str:
+    """Why it is not well, unless its finding above says so already."""
     notes = []
-    if engine.reason and engine.state not in {"ok", "no-traffic"}:
+    said = worst is not None and worst.evidence.startswith(engine.reason or "")
+    if engine.reason and not said and engine.state not in {"ok", "no-traffic"}:
         notes.append(engine.reason)
     if engine.resets:
         notes.append(f"restarted {plural(engine.resets, 'time')} since it is watched")

@@ -65,6 +65,8 @@ class Adapter:
     """Labels that name the engine inside a server; the first one present is used, else "0"."""
     absent: Mapping[str, str] = field(default_factory=dict)
     """Why a field cannot be had from this engine at all, by field."""
+    server_error_hint: str | None = None
+    """What a 5xx at /metrics has meant in the field."""
     roles: Mapping[str, Role] = field(init=False, repr=False)
     """Every sample name the adapter reads."""
 

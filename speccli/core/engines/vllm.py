@@ -58,10 +58,8 @@ VLLM = Adapter(
     ),
     engine_labels=("engine", "engine_index"),
     absent={"tpot": "vLLM exports request_time_per_output_token_seconds from 0.11 on"},
+    server_error_hint="vLLM does so when PROMETHEUS_MULTIPROC_DIR is on a network volume (#49983)",
 )
-
-SERVER_ERROR_HINT = "vLLM answers 500 when PROMETHEUS_MULTIPROC_DIR is on a network volume (#49983)"
-"""What a 500 at /metrics has meant in the field."""
 
 PER_ENGINE_SPEC_METRICS_SINCE = (0, 10, 2)
 """Before it (PR #24049) vLLM exposed no speculation series with more than one engine."""

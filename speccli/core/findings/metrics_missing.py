@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from speccli.core.findings._case import Case, by_server
 from speccli.core.findings._text import plural
 from speccli.core.findings.base import Finding, Hit, Rule, Thresholds
+from speccli.core.sources.base import NO_ENGINES
 
 CODE = "METRICS_MISSING"
 _ADVICE: dict[str, tuple[str, str]] = {
@@ -14,10 +15,7 @@ _ADVICE: dict[str, tuple[str, str]] = {
         "the server, or a proxy before it, wants a login",
         "give credentials (--token, --cert), or the engine's own address without the proxy",
     ),
-    "SERVER": (
-        "the metrics handler fails",
-        "put PROMETHEUS_MULTIPROC_DIR on a local emptyDir (vllm#49983) and read the server's log",
-    ),
+    "SERVER": ("the metrics handler fails", "read the server's log"),
     "TRUNCATED": (
         "the answer is cut off before any metric",
         "look for a proxy with a size or time limit; raise --deadline",
@@ -31,10 +29,15 @@ _ADVICE: dict[str, tuple[str, str]] = {
         "restart the engine; report it with the page (curl …/metrics)",
     ),
 }
+_LOCAL_FOLDER = "put PROMETHEUS_MULTIPROC_DIR on a local emptyDir (vllm#49983)"
 _PLAIN = (
     "the page has no series of an engine: another service, a redirect, or statistics switched off",
     "check port and path (/metrics); start vLLM without --disable-log-stats, SGLang with "
     "--enable-metrics",
+)
+_NOT_IN_PROMETHEUS = (
+    "it scrapes no engine, or the selector has a label or a value that no engine has",
+    "ask without --selector; look at Prometheus's own page of targets",
 )
 _GONE = (
     "the server no longer shows this engine: it has fewer engines than before, or one died",
@@ -57,6 +60,10 @@ def check(case: Case, thresholds: Thresholds) -> Iterator[Hit]:
 def _advice(reason: str) -> tuple[str, str]:
     if reason.startswith("no longer on its server's page"):
         return _GONE
+    if NO_ENGINES in reason:
+        return _NOT_IN_PROMETHEUS
+    if "PROMETHEUS_MULTIPROC_DIR" in reason:
+        return _ADVICE["SERVER"][0], f"vLLM: {_LOCAL_FOLDER}; else {_ADVICE['SERVER'][1]}"
     return _ADVICE.get(reason.partition(":")[0], _PLAIN)
 
 

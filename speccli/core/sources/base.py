@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
+NO_ENGINES = "Prometheus has no series of an engine"
+"""How a Prometheus that knows no engine, or none that was asked for, is spoken of."""
 Stage = Literal["pending", "loading", "terminating"]
 """What a server that is not there yet, or not any more, is doing; none of it is a fault."""
 

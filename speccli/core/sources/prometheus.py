@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from speccli.core.errors import SourceError
 from speccli.core.sources import promql
-from speccli.core.sources.base import Scrape
+from speccli.core.sources.base import NO_ENGINES, Scrape
 from speccli.core.sources.naming import Names
 from speccli.core.sources.promapi import PrometheusApi, Series
 
@@ -238,9 +238,9 @@ class PrometheusSource:
 
     def _nothing(self, now: float, note: str | None) -> Scrape:
         where = f" that matches {{{self.selector}}}" if self.selector.matchers else ""
-        words = note or f"Prometheus has no series of an engine{where}"
+        words = note or f"{NO_ENGINES}{where}"
         self.targets = (self.api.url,)
-        self.note = words
+        self.note = None
         self.newest = max(self.newest, now)
         return Scrape(now, self.api.url, 200, b"", note=words)
 

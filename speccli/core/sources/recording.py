@@ -28,6 +28,8 @@ SCHEMA = "specctl.recording/v1"
 _FOREIGN_LINES = 5
 _FOREIGN_BYTES = 200
 """What is kept of a page that is no engine's: enough to say again what it was."""
+_MOST_TORN = 10
+"""Torn lines beyond the number of whole ones after which a file is no recording."""
 _YEAR_10000 = 253_402_300_800
 _HUGE = 1e300
 
@@ -213,37 +215,50 @@ class Recording:
         self.header = _header(path, first)
 
     def __iter__(self) -> Iterator[Scrape]:
-        """Every scrape, in order.
+        """Every scrape, in order. A torn line is left out, and `note` says which.
 
         Raises:
-            RecordingError: a line other than the last is not a scrape.
+            RecordingError: a line is whole and is not a scrape, or no line is one.
         """
-        bad: tuple[int, str] | None = None
-        number = 1
+        torn: list[int] = []
+        number, last_is_torn = 1, False
         try:
             for number, line in self._lines:
-                if bad is not None:
-                    raise RecordingError(f"{self.path}, line {bad[0]}: {bad[1]}", hint=_HINT)
                 if not line.strip():
                     continue
+                last_is_torn = False
                 try:
                     scrape = _scrape(json.loads(line.decode()))
                 except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-                    bad = (number, _why(error))
+                    why = _why(error)
+                    if not why.startswith("not JSON") or len(torn) > _MOST_TORN + self.scrapes:
+                        raise RecordingError(
+                            f"{self.path}, line {number}: {why}", hint=_HINT
+                        ) from error
+                    torn.append(number)
+                    last_is_torn = True
                     continue
                 self.scrapes += 1
                 yield scrape
         except EOFError:
             self.note = f"the recording's compressed data stops early, in or after line {number}"
-        if bad is None:
-            return
-        if not bad[1].startswith("not JSON"):
-            raise RecordingError(f"{self.path}, line {bad[0]}: {bad[1]}", hint=_HINT)
-        self.note = f"the recording ends in a cut line (line {bad[0]}), which is left out"
+        self.note = _torn(torn, self.note, last_is_torn=last_is_torn)
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _torn(lines: list[int], note: str | None, *, last_is_torn: bool) -> str | None:
+    """What is said of lines that were left out, after what is said already."""
+    told = [note] if note else []
+    if last_is_torn:
+        told.append(f"the recording ends in a cut line (line {lines.pop()}), which is left out")
+    if lines:
+        which = f"line {lines[0]} is" if len(lines) == 1 else f"{len(lines)} lines are"
+        first = f", the first is line {lines[0]}" if len(lines) > 1 else ""
+        told.append(f"{which} torn and left out{first}")
+    return "; ".join(told) or None
 
 
 _HINT = "a recording is made by `specctl record FILE`; docs/contracts.md has its form"

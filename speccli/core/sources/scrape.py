@@ -326,7 +326,10 @@ async def _looked_into(error: Exception, url: str) -> str:
     doubtful = url.startswith("http:") and (garbled or reset)
     if doubtful and await asyncio.to_thread(tls.speaks_tls, url):
         return tls.SPEAKS_TLS
-    return explain(error)
+    why = explain(error)
+    if why.startswith(tls.NOT_ACCEPTED) and await asyncio.to_thread(tls.is_expired, url):
+        return f"certificate has expired, and is {why.removeprefix('certificate ')}"
+    return why
 
 
 _CUT = frozenset({errno.ECONNRESET, errno.EPIPE})

@@ -96,19 +96,31 @@ def parse_target(text: str) -> Target:
     return Target(name, f"{name}/metrics{query}", url.user, url.password)
 
 
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def _server(target: Target) -> str:
+    """What two names of one server have in common: this machine has several."""
+    if target.host not in _LOOPBACK:
+        return target.name
+    parts = urlsplit(target.name)
+    return f"{parts.scheme}://localhost:{target.port}{parts.path}"
+
+
 def parse_targets(texts: list[str]) -> list[Target]:
-    """Each endpoint once, in the order given.
+    """Each server once, in the order given, by the first name it is given.
 
     Raises:
         UsageError: one of them is not an address, or two are one server's by all but the query.
     """
     found: dict[str, Target] = {}
     for target in map(parse_target, texts):
-        before = found.setdefault(target.name, target)
-        if before.metrics_url != target.metrics_url:
+        before = found.setdefault(_server(target), target)
+        if before.name == target.name and before.metrics_url != target.metrics_url:
             raise UsageError(
                 f"two endpoints are {target.name} and differ in what follows the `?` alone",
                 hint="a server is known by address and path; give each a path or port of its own",
             )
-        found[target.name] = target
+        if before.name == target.name:
+            found[_server(target)] = target
     return list(found.values())

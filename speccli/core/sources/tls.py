@@ -5,9 +5,13 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
+from speccli.core.sources.certificate import expiry
+
 SPEAKS_TLS = "it speaks TLS? use https://"
+NOT_ACCEPTED = "certificate not accepted"
 SPEAKS_HTTP = "it speaks plain http? use http://"
 _PATIENCE_S = 2.0
 _NOT_TLS = frozenset(
@@ -40,7 +44,7 @@ def refusal(error: ssl.SSLCertVerificationError) -> str:
     said = error.verify_message or error.reason or "no reason given"
     if error.verify_code in _WRONG_NAMES:
         return f"certificate is of another host: {said}"
-    return f"certificate not accepted: {said} (--ca FILE?)"
+    return f"{NOT_ACCEPTED}: {said} (--ca FILE?)"
 
 
 def handshake(error: ssl.SSLError) -> str:
@@ -55,6 +59,12 @@ def handshake(error: ssl.SSLError) -> str:
 def speaks_tls(url: str) -> bool:
     """Whether whoever listens there answers in TLS."""
     return _certificate(url) is not None
+
+
+def is_expired(url: str) -> bool:
+    """Whether the certificate shown there is over: a check stops at the first fault it finds."""
+    ends = expiry(_certificate(url))
+    return ends is not None and ends < datetime.now(UTC)
 
 
 def _certificate(url: str) -> bytes | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from speccli.core.engines.vllm import SERVER_ERROR_HINT
+from speccli.core.engines.registry import ADAPTERS
 from speccli.core.sources.base import Scrape
 from speccli.core.stats.snapshot import Processes
 from speccli.core.stats.track import Track
@@ -55,11 +55,12 @@ def both(partial: str | None, note: str | None) -> str:
     return "; ".join(told)
 
 
-def refused(scrape: Scrape) -> tuple[str, str] | None:
-    """What an HTTP status other than 200 means; word and reason."""
+def refused(scrape: Scrape, kind: str | None) -> tuple[str, str]:
+    """What an HTTP status other than 200 means; word and reason.
+
+    `kind`: the engine that was read there before; None where none was.
+    """
     status = scrape.status or 0
-    if status == 200:
-        return None
     if status in {401, 403}:
         return "AUTH", f"HTTP {status}: the server wants other credentials (--token, --cert)"
     if 300 <= status < 400:
@@ -69,5 +70,7 @@ def refused(scrape: Scrape) -> tuple[str, str] | None:
     if status == 404:
         return "MISSING", "HTTP 404: no metrics at this path"
     if status >= 500:
-        return "SERVER", f"HTTP {status}: {SERVER_ERROR_HINT}"
+        hints = [a.server_error_hint for a in ADAPTERS if kind in {None, a.kind}]
+        told = "; ".join(hint for hint in hints if hint)
+        return "SERVER", f"HTTP {status}: {told or 'its metrics handler fails'}"
     return "MISSING", f"HTTP {status}"

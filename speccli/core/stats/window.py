@@ -172,7 +172,8 @@ class Window:
         if scrape.error is not None or scrape.status is None:
             self._failed(scrape, target, scrape.error or "no answer", answered=False)
             return []
-        why_not = refused(scrape)
+        kinds = (t.last.kind for (name, _), t in self._tracks.items() if name == scrape.target)
+        why_not = refused(scrape, next(kinds, None)) if scrape.status != 200 else None
         reading = (
             Reading((), *why_not)
             if why_not
@@ -182,7 +183,8 @@ class Window:
         )
         if not reading.engines:
             word, why = reading.word or "MISSING", reading.reason or "no metrics"
-            why += f" ({scrape.note})" if scrape.note else ""
+            if scrape.note:
+                why = f"{why} ({scrape.note})" if scrape.body or why_not else scrape.note
             self._failed(scrape, target, f"{word}: {why}", answered=True)
             return []
         if target.failure is not None:

@@ -162,7 +162,8 @@ def worst_by_engine(findings: Iterable[Finding]) -> dict[str, Finding]:
     return worst
 
 
-def _finding_of(engine: EngineSnapshot, worst: Mapping[str, Finding]) -> Finding | None:
+def finding_of(engine: EngineSnapshot, worst: Mapping[str, Finding]) -> Finding | None:
+    """Its gravest finding, or its server's."""
     own = worst.get(engine.name)
     return own or worst.get(_whole_server(engine)) if worst else None
 
@@ -173,7 +174,7 @@ def severity_of(engine: EngineSnapshot, worst: Mapping[str, Finding]) -> tuple[s
     word = engine.state.replace("-", " ")
     if severity == "ok" and engine.increase is not None and engine.increase.since_start:
         word = "since start"
-    finding = _finding_of(engine, worst)
+    finding = finding_of(engine, worst)
     if finding is not None and RANK.get(finding.severity, 3) < RANK[severity]:
         severity = finding.severity
         word = _WORDS.get(finding.code, finding.code.lower().replace("_", " "))

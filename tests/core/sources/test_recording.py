@@ -241,6 +241,23 @@ GOOD = json.dumps({"at": AT, "target": A, "error": "refused"}).encode() + b"\n"
 
 
 @pytest.mark.parametrize(
+    ("content", "note"),
+    [
+        (GOOD + b"garbage\n" + GOOD, "line 3 is torn and left out"),
+        (GOOD + b"\xff\xff\n" + GOOD, "line 3 is torn and left out"),
+        (GOOD[:30] + b"\n" + GOOD + GOOD[:9] + GOOD + GOOD, "2 lines are torn"),
+        (GOOD + b"x\n" + GOOD + b'{"at": 12', "line 5), which is left out; line 3 is torn"),
+    ],
+)
+def test_a_torn_line_is_left_out_and_named(tmp_path: Path, content: bytes, note: str) -> None:
+    path = tmp_path / "r"
+    path.write_bytes(HEADER + content)
+    recording = Recording(path)
+    assert len(list(recording)) == 2
+    assert note in (recording.note or "")
+
+
+@pytest.mark.parametrize(
     ("content", "words"),
     [
         (b"", "is empty"),
@@ -256,8 +273,7 @@ GOOD = json.dumps({"at": AT, "target": A, "error": "refused"}).encode() + b"\n"
         (b'{"schema": "specctl.recording/v1", "interval_s": "1s"}\n', "interval_s '1s'"),
         (b'{"schema": "specctl.recording/v1", "interval_s": 1e999}\n', "interval_s inf"),
         (b'{"schema": "specctl.recording/v1", "interval_s": 1' + b"0" * 400 + b"}\n", "interval_s"),
-        (HEADER + GOOD + b"garbage\n" + GOOD, "line 3: not JSON"),
-        (HEADER + GOOD + b"\xff\xff\n" + GOOD, "line 3: not JSON"),
+        (HEADER + GOOD + b"garbage\n" * 20 + GOOD, "line 15: not JSON"),
         (HEADER + b"[]\n" + GOOD, "line 2: not a scrape: not an object"),
         (HEADER + b'{"target": "http://a"}\n', "line 2: not a scrape: 'at' is missing"),
         (HEADER + b'{"at": 1}\n', "line 2: not a scrape: 'target' is missing"),

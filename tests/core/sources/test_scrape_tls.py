@@ -46,6 +46,16 @@ async def test_an_expired_certificate_is_named_as_that(certificates: Certificate
     assert "--ca" not in (found.error or "")
 
 
+async def test_a_certificate_that_is_expired_and_of_an_unknown_authority_is_named_as_both(
+    certificates: Certificates,
+) -> None:
+    async with Server(answering(PAGE), tls=certificates.server("expired")) as server:
+        found = await scrape(server.url)
+    assert (found.error or "").startswith(
+        "certificate has expired, and is not accepted: unable to get local issuer certificate"
+    )
+
+
 async def test_another_hosts_certificate_is_named_as_that(certificates: Certificates) -> None:
     async with Server(answering(PAGE), tls=certificates.server("other")) as server:
         found = await scrape(server.url, access=Access(ca_file=certificates.ca))

@@ -85,3 +85,10 @@ def test_endpoints_that_differ_in_their_query_alone_are_refused_without_showing_
 def test_the_same_server_twice_is_one_target() -> None:
     found = parse_targets(["h:8000", "http://h:8000/metrics", "h:8001"])
     assert [target.name for target in found] == ["http://h:8000", "http://h:8001"]
+
+
+def test_this_machine_by_its_several_names_is_one_target() -> None:
+    found = parse_targets(["127.0.0.1:8000", "localhost:8000", "[::1]:8000", "localhost:8001"])
+    assert [target.name for target in found] == ["http://127.0.0.1:8000", "http://localhost:8001"]
+    assert len(parse_targets(["http://localhost", "https://localhost", "localhost/a"])) == 3
+    assert len(parse_targets(["http://localhost", "127.0.0.1:80"])) == 1
