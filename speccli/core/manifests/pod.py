@@ -128,8 +128,8 @@ def _container(unit: Unit, options: RenderOptions) -> Object:
         "image": unit.image,
         "imagePullPolicy": "IfNotPresent",
         # Exec form: the engine is process 1, so SIGTERM reaches it.
-        "command": list(line[:3]),
-        "args": list(line[3:]),
+        "command": [verbatim(word) for word in line[:3]],
+        "args": [verbatim(word) for word in line[3:]],
         "env": environment(unit),
         "ports": [{"name": names.PORT_NAME, "containerPort": names.PORT, "protocol": "TCP"}],
         **_probes(unit),
@@ -184,6 +184,11 @@ def _resources(unit: Unit, options: RenderOptions) -> Object:
     return {"requests": requests | gpus, "limits": limits | gpus}
 
 
+def verbatim(word: str) -> str:
+    """A word that the kubelet hands on as it is: `$(NAME)` would stand for a variable's value."""
+    return word.replace("$(", "$$(")
+
+
 def environment(unit: Unit) -> list[Object]:
     """Variables of the engine's process: fixed ones, the recipe's over them, Secrets by name."""
     recipe = unit.recipe
@@ -199,7 +204,7 @@ def environment(unit: Unit) -> list[Object]:
     if recipe.storage.source != "hub":
         plain["HF_HUB_OFFLINE"] = "1"
     plain |= recipe.engine.env
-    told: list[Object] = [{"name": name, "value": value} for name, value in plain.items()]
+    told: list[Object] = [{"name": name, "value": verbatim(value)} for name, value in plain.items()]
     return told + [_secret(name, ref, optional) for name, ref, optional in _secrets(recipe)]
 
 

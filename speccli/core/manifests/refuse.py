@@ -19,7 +19,6 @@ _SECRET_VALUE = re.compile(r"://[^/@\s]+:[^/@\s]+@|\bhf_[A-Za-z0-9]{20,}|\bsk-[A
 """A password in a URL, a token of the hub, an API key."""
 _TAKEN = {
     "--port": "the container's port is 8000",
-    "--host": "the server listens on every address of its pod",
     "--uds": "probes and metrics go through a port",
     "--ssl-keyfile": "probes and metrics go over plain http, inside the cluster",
     "--ssl-certfile": "probes and metrics go over plain http, inside the cluster",
@@ -36,6 +35,8 @@ _TAKEN = {
     "--max-num-seqs": "serving.max_num_seqs sets it, and the autoscaler's target with it",
     "--download-dir": f"weights lie in {MODELS}",
 }
+_ALL = frozenset({"0.0.0.0", "::"})
+"""Every address of the pod; the second one where pods have IPv6 only."""
 _REFUSED_ENV = {
     "VLLM_SERVER_DEV_MODE": "it opens sleep, collective_rpc and cache resets to whoever reaches "
     "the port",
@@ -55,6 +56,13 @@ def refuse(plan: Plan, options: RenderOptions) -> None:
     for key, value, kind in option_words(options):
         if not kind.fits(value):
             raise UsageError(f"{key} {_shown(value)} is no {kind.name}", hint=kind.example)
+    if options.replicas is not None and options.autoscaler != "none":
+        raise UsageError(
+            f"--replicas {options.replicas}, and {options.autoscaler} scales",
+            hint="scaling.min and scaling.max, or --autoscaler none",
+        )
+    if options.hostnames and options.gateway is None:
+        raise UsageError("--hostname without --gateway", hint="--gateway NS/NAME")
     recipe = plan.facts.recipe
     for rule in (_engine, _gpus, _storage, _models, _arguments, _environment, _scaling, _words):
         for what, hint in rule(recipe, options):
@@ -129,8 +137,10 @@ def _models(recipe: Recipe, options: RenderOptions) -> Iterator[_PROBLEM]:
 
 def _arguments(recipe: Recipe, options: RenderOptions) -> Iterator[_PROBLEM]:
     words = recipe.engine.extra_args
-    for word in words:
-        flag = word.partition("=")[0]
+    for place, word in enumerate(words):
+        flag, equals, value = word.partition("=")
+        if flag == "--host" and (value if equals else "".join(words[place + 1 :][:1])) not in _ALL:
+            yield "--host in engine.extra_args: probes reach the pod's address", "--host=::"
         if flag == "--api-key":
             yield (
                 "--api-key in engine.extra_args: a secret would stand in the manifest",
@@ -151,7 +161,8 @@ def _environment(recipe: Recipe, options: RenderOptions) -> Iterator[_PROBLEM]:
             yield f"engine.env {name!r} is no variable's name", "letters, digits and _"
         if name in _REFUSED_ENV:
             yield f"engine.env {name}: {_REFUSED_ENV[name]}", "remove it"
-        if _SECRET.search(name.upper()) or _SECRET_VALUE.search(value):
+        switch = value.lower() in {"0", "1", "true", "false", "yes", "no"}
+        if (_SECRET.search(name.upper()) and not switch) or _SECRET_VALUE.search(value):
             yield (
                 f"engine.env {name}: a secret would stand in the manifest",
                 "secrets.hf_token or secrets.api_key with the Secret's name",

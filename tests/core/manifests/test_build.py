@@ -49,6 +49,24 @@ def test_the_containers_line_is_the_plans(recipe: str) -> None:
     assert container["command"][:2] == ["vllm", "serve"]
 
 
+def test_words_reach_the_engine_as_they_are() -> None:
+    container = engine(
+        of(
+            "Deployment",
+            made("default", "engine.extra_args=[--x=$(HOME), '--host=::']", "engine.env.A=$(HOME)"),
+        )
+    )
+    assert container["args"][-2:] == ["--x=$$(HOME)", "--host=::"]
+    assert {"name": "A", "value": "$$(HOME)"} in container["env"]
+
+
+def test_a_switch_is_no_secret() -> None:
+    container = engine(
+        of("Deployment", made("default", "engine.env.HF_HUB_DISABLE_IMPLICIT_TOKEN=1"))
+    )
+    assert {"name": "HF_HUB_DISABLE_IMPLICIT_TOKEN", "value": "1"} in container["env"]
+
+
 def test_each_call_makes_the_same_anew() -> None:
     recipe, options = rendered_with(HUB, "everything", (1, 37))
     before, kept = objects(recipe, options), copy.deepcopy(recipe)

@@ -38,6 +38,10 @@ REFUSED: dict[str, tuple[list[str], dict[str, Any], str]] = {
         {},
         "looks like a secret",
     ),
+    "host": (["engine.extra_args=[--host, 127.0.0.1]"], {}, "--host=::"),
+    "replicas-and-a-scaler": ([], {"replicas": 2}, "--replicas 2, and keda scales"),
+    "hostname-alone": ([], {"hostnames": ("a.example",)}, "--hostname without --gateway"),
+    "hold": (["alerts.hold=soon"], {}, "alerts.hold"),
     "port": (["engine.extra_args=[--port=9000]"], {}, "--port"),
     "drain-in-args": (
         ["engine.extra_args=[--shutdown-timeout, '300']"],
