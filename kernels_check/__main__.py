@@ -18,7 +18,7 @@ from typing import Any
 
 from kernels_check import environment, report, runner
 from kernels_check.cuda import driver
-from kernels_check.manifest import manifest
+from kernels_check.manifest import manifest, mutant_names, planted
 from kernels_check.model import Check, Level, Result
 
 USAGE = 64
@@ -47,11 +47,27 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--mutants", action="store_true", help="also prove that the checks catch faults"
     )
+    made.add_argument(
+        "--sanitize", action="store_true", help="also our own kernels under compute-sanitizer"
+    )
+    made.add_argument(
+        "--plant", action="append", metavar="MUTANT",
+        help="put a kernel that is wrong on purpose among the checks",
+    )  # fmt: skip
     made.add_argument("--seed", type=int, default=20251129, help="of everything random")
     made.add_argument("--jobs", type=int, default=0, help="checks at a time (0: by the cores)")
+    made.add_argument(
+        "--shared", action="store_true", help="beside an engine: two at a time, no speeds"
+    )
     made.add_argument("--json", type=Path, metavar="FILE", help="write the whole run here")
+    made.add_argument(
+        "--raw", type=Path, metavar="FILE", help="with --cost: every sample, as it is measured"
+    )
     made.add_argument("--svg", type=Path, metavar="FILE", help="with --cost: draw the curves here")
-    made.add_argument("-o", dest="format", choices=("table", "json", "lines"), default="table")
+    made.add_argument(
+        "-o", dest="format", choices=("table", "json", "lines"), default="table",
+        help="lines: a JSON line a check as it ends, then the run with their number",
+    )  # fmt: skip
     return made
 
 
@@ -59,12 +75,14 @@ def select(options: argparse.Namespace) -> list[Check]:
     """The checks asked for."""
     levels = {Level.GRID}
     for level, wanted in ((Level.SPEED, options.speed), (Level.COST, options.cost),
-                          (Level.SOAK, options.soak > 0),
-                          (Level.MUTANTS, options.mutants)):  # fmt: skip
+                          (Level.SOAK, options.soak > 0), (Level.MUTANTS, options.mutants),
+                          (Level.SANITIZE, options.sanitize)):  # fmt: skip
         if wanted:
             levels.add(level)
     chosen = []
     for check in manifest():
+        if options.shared and check.alone and check.name != "chip.health":
+            continue
         named = any(check.name == n or check.name.startswith(n) for n in options.only or ())
         if named or (options.only is None and check.level in levels):
             if check.level is Level.SOAK:
@@ -74,8 +92,21 @@ def select(options: argparse.Namespace) -> list[Check]:
                     options={**check.options, "minutes": minutes},
                     deadline_s=minutes * 60 + 120,
                 )
+            if check.level is Level.COST and options.raw:
+                check = dataclasses.replace(
+                    check, options={**check.options, "raw": str(options.raw.absolute())}
+                )
             chosen.append(check)
+    for name in options.plant or ():
+        if (extra := planted(name)) is None:
+            raise SystemExit(_usage(f"no mutant is called {name}: {', '.join(mutant_names())}"))
+        chosen.insert(len(chosen) // 2, extra)
     return chosen
+
+
+def _usage(text: str) -> int:
+    _tell(f"error: {text}")
+    return USAGE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,8 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _say(f"{check.name:<36} {check.title}")
         return report.OK
     if not checks:
-        _tell(f"error: no check is called {' or '.join(options.only)} (--list names them)")
-        return USAGE
+        return _usage(f"no check is called {' or '.join(options.only)} (--list names them)")
     if driver.device_count() == 0:
         _tell("no CUDA device")
         return report.UNKNOWN
@@ -105,7 +135,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             at=at,
             seconds=time.monotonic() - started,
             environment=facts,
-        )
+            whole=options.only is None and not options.plant and not options.shared
+            and len(done) == len(checks),
+        )  # fmt: skip
 
     def done(result: Result) -> None:
         ended[result.name] = result
@@ -116,7 +148,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif options.format == "table":
             _tell(report.table([result]))
 
-    jobs = options.jobs or max(1, min(8, (os.cpu_count() or 2) // 2))
+    jobs = (
+        options.jobs
+        or (2 if options.shared else 0)
+        or max(1, min(12, (os.cpu_count() or 2) * 3 // 4))
+    )
     runner.run(checks, seed=options.seed, jobs=jobs, done=done)
     return _conclude(options, document())
 
@@ -131,6 +167,8 @@ def _conclude(options: argparse.Namespace, document: dict[str, Any]) -> int:
         options.svg.write_text(plot.curves(document))
     if options.format == "json":
         _say(json.dumps(document, indent=1))
+    elif options.format == "lines":
+        _say(json.dumps({**document, "checks": len(document["checks"])}))
     elif options.format == "table":
         _say(report.lines(document))
         _say(report.summary(document))

@@ -64,11 +64,16 @@ def accepted_counts(lengths: Sequence[int], start: int) -> list[int]:
 
 
 def draft_tokens(
-    lengths: Sequence[int], accepted: Sequence[int], vocab: int, rng: np.random.Generator
+    lengths: Sequence[int],
+    accepted: Sequence[int],
+    vocab: int,
+    rng: np.random.Generator,
+    *,
+    padded: bool = True,
 ) -> list[list[int]]:
     """Random ids with the edges among them.
 
-    0, vocab - 1, and padding where a rejection is wanted.
+    0, vocab - 1, and (`padded`) padding where a rejection is wanted.
     """
     made = []
     for request, (n, good) in enumerate(zip(lengths, accepted, strict=True)):
@@ -77,7 +82,7 @@ def draft_tokens(
             row[-1] = vocab - 1
         if n and request % 3 == 1:
             row[0] = 0
-        if good < n and request % 2 == 1:
+        if padded and good < n and request % 2 == 1:
             row[good] = PADDING
         made.append(row)
     return made

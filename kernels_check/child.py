@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import faulthandler
 import importlib
 import json
 import os
 import re
+import signal
 import sys
 import time
 import traceback
@@ -21,6 +24,8 @@ STICKY = re.compile(
     re.IGNORECASE,
 )
 """Errors of CUDA that a context does not survive: whatever ran in it is a crash."""
+SET_PDEATHSIG = 1
+"""Of Linux's prctl."""
 
 
 def execute(check: Check, seed: int) -> dict[str, Any]:
@@ -44,6 +49,16 @@ def execute(check: Check, seed: int) -> dict[str, Any]:
     return {"status": str(status), "evidence": evidence, "data": data, "seconds": seconds}
 
 
+def die_with_the_parent() -> None:
+    """Ask the kernel for SIGKILL when whoever forked this process is gone.
+
+    A check has its own session, so no signal to the run's group reaches it: one that was left
+    behind would go on using the GPU.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(SET_PDEATHSIG, signal.SIGKILL)
+
+
 def resolve(check: Check) -> Any:
     """The function that the manifest names."""
     module, _, function = check.target.partition(":")
@@ -57,6 +72,7 @@ def become(check: Check, seed: int, result: Path, log: Path) -> NoReturn:
 
     Run the check, write its outcome, leave without any clean-up of the parent's.
     """
+    die_with_the_parent()
     os.setsid()
     written = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.dup2(written, 1)

@@ -1,11 +1,7 @@
-"""The implementations that are judged.
-
-The engine's two samplers, and the reference kernel of csrc.
-"""
+"""The implementations that are judged: the engine's two samplers (the reference kernel: own.py)."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -53,7 +49,7 @@ class VllmV1:
             from vllm.v1.sample import rejection_sampler
         except ImportError as error:
             raise missing("vLLM's V1 rejection sampler", error) from error
-        self.module, self.device = rejection_sampler, device
+        self.module, self.device, self.block = rejection_sampler, device, False
         self.place: Place = as_it_is
         self.seeded = True
 
@@ -138,8 +134,6 @@ class VllmV1:
 class VllmV2:
     """The rejection sampler of vLLM's V2 model runner."""
 
-    name = "vllm-v2"
-
     def __init__(self, device: str = "cuda", *, block: bool = False) -> None:
         """Find it in this image."""
         try:
@@ -147,6 +141,7 @@ class VllmV2:
         except ImportError as error:
             raise missing("vLLM's V2 rejection sampler", error) from error
         self.module, self.device, self.block = rejection_sampler_utils, device, block
+        self.name = "vllm-v2-block" if block else "vllm-v2"
         self.place: Place = as_it_is
         self.seeded = True
 
@@ -238,150 +233,3 @@ class VllmV2:
         noise = -torch.log(-torch.log1p(-u.double()))
         score = torch.log(weights) + noise
         return score >= score.max() - 2e-4
-
-
-class Own:
-    """The reference kernel of csrc/verify.cu, or one of its mutants.
-
-    Drafts certain of their token.
-    """
-
-    def __init__(self, mutant: int = 0, *, bf16: bool = False, slices: int = 0) -> None:
-        """Compile and load it."""
-        from kernels_check.cuda.driver import Module
-
-        self.name = f"own-{mutant}" if mutant else "own"
-        self.module = Module("verify.cu", {"ELEM": int(bf16), "MUTANT": mutant})
-        self.kernel = self.module.function("verify")
-        self.bf16, self.slices = bf16, slices
-        self.place: Place = as_it_is
-        self.seeded = True
-
-    def _generator(self, seed: int) -> Any:
-        import torch
-
-        return torch.Generator(device="cuda").manual_seed(seed + 17)
-
-    def uniforms(self, lengths: list[int], seed: int) -> list[list[float]]:
-        """From a seeded generator; float32, as the kernel takes them."""
-        import torch
-
-        u = torch.rand(sum(lengths), generator=self._generator(seed), device="cuda")
-        return spread(u, lengths)
-
-    def sample_uniforms(self, batch: int, seed: int) -> Any:
-        """One a request, for the recovered or bonus token."""
-        import torch
-
-        return torch.rand(batch, generator=self._generator(seed + 1), device="cuda")
-
-    def run(self, case: Case, seed: int) -> Any:
-        """One launch."""
-        import torch
-
-        logits = case.logits.bfloat16() if self.bf16 else case.logits
-        u = torch.tensor([x for row in case.accept_u for x in row] or [0.0], device="cuda")
-        step = OwnStep(self, logits, case.lengths, case.flat_tokens, u, case.k)
-        step.greedy.copy_(torch.tensor([mode == GREEDY for mode in case.modes]).byte())
-        step.sample_u.copy_(self.sample_uniforms(len(case.lengths), seed))
-        for name in OwnStep.TENSORS:
-            setattr(step, name, self.place(name, getattr(step, name)))
-        step.launch()
-        torch.cuda.synchronize()
-        return step.out
-
-    def drawn(self, case: Case, seed: int, request: int, position: int, weights: Any) -> Any:
-        """The tokens whose interval of the cumulative distribution the uniform falls into.
-
-        Or near.
-        """
-        u = float(self.sample_uniforms(len(case.lengths), seed)[request])
-        upto = weights.cumsum(-1)
-        slack = 3e-6 * upto[-1]
-        target = u * upto[-1]
-        return (upto >= target - slack) & (upto - weights <= target + slack)
-
-
-class _Arguments(ctypes.Structure):
-    """`Args` of csrc/verify.cu."""
-
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in (
-            "logits", "cu_rows", "request_of", "draft_ids", "accept_u", "sample_u", "greedy",
-            "out", "part_m", "part_s", "part_at", "finished",
-        )),
-        ("stride", ctypes.c_longlong),
-        ("vocab", ctypes.c_int),
-        ("out_stride", ctypes.c_int),
-        ("slices", ctypes.c_int),
-        ("aligned", ctypes.c_int),
-    )  # fmt: skip
-
-
-WARPS = 8
-BLOCKS_RESIDENT = 5
-BLOCK_COST = 3000
-"""What starting and ending a block costs, in elements it could have read meanwhile."""
-
-
-class OwnStep:
-    """The buffers of one step of the reference kernel, ready to be launched again and again."""
-
-    TENSORS = ("logits", "cu_rows", "request_of", "draft_ids", "accept_u", "sample_u", "greedy",
-               "out", "part_m", "part_s", "part_at", "finished")  # fmt: skip
-
-    def __init__(
-        self, own: Own, logits: Any, lengths: list[int], tokens: list[int], accept_u: Any, k: int
-    ) -> None:
-        """Lay out a step; `greedy` and `sample_u` are zero until written."""
-        import torch
-
-        self.own, self.k = own, k
-        batch, rows = len(lengths), sum(lengths) + len(lengths)
-        per_row = torch.tensor(lengths) + 1
-        self.logits = logits
-        self.cu_rows = torch.tensor([0, *per_row.cumsum(0).tolist()], dtype=torch.int32).cuda()
-        self.request_of = torch.repeat_interleave(torch.arange(batch), per_row).int().cuda()
-        self.draft_ids = torch.tensor(tokens or [0], dtype=torch.int32).cuda()
-        self.accept_u = accept_u.float().contiguous()
-        self.sample_u = torch.zeros(batch, device="cuda")
-        self.greedy = torch.zeros(batch, dtype=torch.uint8, device="cuda")
-        self.out = torch.full((batch, k + 1), -2, dtype=torch.int32, device="cuda")
-        self.slices = own.slices or self.best_slices(rows, logits.shape[-1])
-        parts = rows * self.slices * WARPS
-        self.part_m = torch.full((parts,), torch.nan, device="cuda")
-        self.part_s = torch.full((parts,), torch.nan, device="cuda")
-        self.part_at = torch.full((parts,), -1, dtype=torch.int32, device="cuda")
-        self.finished = torch.zeros(batch, dtype=torch.int32, device="cuda")
-        self.rows = rows
-
-    @staticmethod
-    def best_slices(rows: int, vocab: int) -> int:
-        """Blocks a row.
-
-        So that whole rounds of resident blocks have little of a round left over.
-        """
-        import torch
-
-        resident = torch.cuda.get_device_properties(0).multi_processor_count * BLOCKS_RESIDENT
-
-        def length(slices: int) -> float:
-            return float(-(-rows * slices // resident) * (vocab / slices + BLOCK_COST))
-
-        most = max(1, min(vocab // 2048, 48))
-        return min(range(1, most + 1), key=length)
-
-    def launch(self) -> None:
-        """One launch on the current stream."""
-        from kernels_check.cuda.driver import pointer
-
-        held = {name: getattr(self, name) for name in self.TENSORS}
-        arguments = _Arguments(**{name: pointer(tensor) for name, tensor in held.items()})
-        size = self.logits.element_size()
-        arguments.stride = self.logits.stride(0)
-        arguments.vocab, arguments.out_stride = self.logits.shape[-1], self.k + 1
-        arguments.slices = self.slices
-        arguments.aligned = int(
-            self.logits.data_ptr() % 16 == 0 and self.logits.stride(0) * size % 16 == 0
-        )
-        self.own.module.launch(self.own.kernel, (self.slices, self.rows), 256, [arguments])

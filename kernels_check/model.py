@@ -37,6 +37,8 @@ class Level(StrEnum):
     """With --soak MINUTES."""
     MUTANTS = "mutants"
     """With --mutants."""
+    SANITIZE = "sanitize"
+    """With --sanitize."""
     HIDDEN = "hidden"
     """Only by name."""
 

@@ -1,8 +1,15 @@
-"""What measured step costs imply: the speed-up at each batch and K, and where it stops paying."""
+"""What measured step costs imply: the speed-up at each batch and K, and where it stops paying.
+
+`python -m kernels_check.payoff RAW.jsonl` makes the cost checks' data from the samples of `--raw`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import statistics
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 CHANCES = (0.5, 0.6, 0.7, 0.8, 0.9)
@@ -46,3 +53,37 @@ def words(measured: Mapping[str, Any], chance: float, k: str) -> str:
     if not losing:
         return "pays at every batch"
     return "loses at " + ", ".join(str(batch) for batch in losing)
+
+
+def derive(points: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """One model's data from its samples: medians, and what they imply.
+
+    A point: `what` (step or draft), `batch`, `k`, `samples_ms`, and the model's facts.
+    """
+    ms: dict[str, dict[str, float]] = {}
+    drafting: dict[str, float] = {}
+    facts: dict[str, Any] = {}
+    for point in points:
+        median = round(statistics.median(point["samples_ms"]), 4)
+        facts = {name: point[name] for name in ("model", "layers", "context")}
+        if point["what"] == "step":
+            ms.setdefault(str(point["batch"]), {})[str(point["k"])] = median
+        else:
+            drafting[str(point["batch"])] = median
+    measured = {"ms": ms, "draft_ms_per_token": drafting}
+    crossovers = {str(a): crossover(measured, a) for a in CHANCES}
+    return {**facts, **measured, "crossover": crossovers}
+
+
+def from_raw(text: str) -> dict[str, dict[str, Any]]:
+    """Every model's data, by its check's name, from a raw log (a JSON object a line)."""
+    by_shape: dict[str, list[dict[str, Any]]] = {}
+    for line in text.splitlines():
+        point = json.loads(line)
+        by_shape.setdefault(point["shape"], []).append(point)
+    return {f"cost.{shape}": derive(points) for shape, points in by_shape.items()}
+
+
+if __name__ == "__main__":
+    json.dump(from_raw(Path(sys.argv[1]).read_text()), sys.stdout, indent=1)
+    sys.stdout.write("\n")

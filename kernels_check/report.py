@@ -81,8 +81,9 @@ def as_json(
     at: str,
     seconds: float,
     environment: Mapping[str, Any],
+    whole: bool,
 ) -> dict[str, Any]:
-    """The whole run."""
+    """The run. `whole`: every check that is always run was asked for, and nothing was planted."""
     found = findings(checks, results, str(environment.get("gpu_uuid") or "gpu"))
     code = exit_code(found, results)
     return {
@@ -92,6 +93,7 @@ def as_json(
         "seconds": round(seconds, 1),
         "exit": code,
         "verdict": VERDICTS[code],
+        "whole": whole,
         "environment": dict(environment),
         "checks": [result.as_json() for result in results],
         "findings": found,

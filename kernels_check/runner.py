@@ -10,11 +10,13 @@ import contextlib
 import importlib
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kernels_check import schedule
+from kernels_check.child import die_with_the_parent
 from kernels_check.model import Check, Result, Status
 
 PRELOAD = ("torch", "numpy", "kernels_check.preload")
@@ -72,6 +74,10 @@ def _serve(
     checks: Sequence[Check], seed: int, jobs: int, modules: Sequence[str], writing: int
 ) -> None:
     code = 1
+    die_with_the_parent()
+    stopped: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _: stopped.append(number))
     try:
         os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
         for name in modules:
@@ -82,10 +88,7 @@ def _serve(
             line = json.dumps({**result.__dict__, "status": str(result.status)}, default=dict)
             os.write(writing, line.encode() + b"\n")
 
-        asked_by = os.getppid()
-        schedule.run(
-            checks, seed=seed, jobs=jobs, done=done, wanted=lambda: os.getppid() == asked_by
-        )
+        schedule.run(checks, seed=seed, jobs=jobs, done=done, wanted=lambda: not stopped)
         code = 0
     finally:
         os._exit(code)

@@ -80,6 +80,8 @@ def _start(
         result, log = place / f"{check.name}.json", place / f"{check.name}.log"
         pid = os.fork()
         if pid == 0:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
             become(check, seed, result, log)
         running.append(_Running(check, pid, clock(), result, log))
 

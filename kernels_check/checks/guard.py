@@ -14,11 +14,13 @@ from collections.abc import Callable
 from typing import Any
 
 from kernels_check.checks import rejection
-from kernels_check.child import STICKY
+from kernels_check.child import STICKY, die_with_the_parent
 from kernels_check.cuda.guard import Allocator, Side
 from kernels_check.model import Context, Passed, Wrong
 
 Attempt = Callable[["Placer"], None]
+ROOM = 1 << 16
+"""Elements on both sides of a buffer that is not guarded."""
 
 
 class Placer:
@@ -36,7 +38,17 @@ class Placer:
             self.names.append(name)
         if self.only in (None, name):
             return self._allocator.copy_of(tensor.contiguous(), self.side)
-        return tensor
+        return _amid(tensor)
+
+
+def _amid(tensor: Any) -> Any:
+    """A copy with room on both sides: what goes a little beyond it does not fault by chance."""
+    import torch
+
+    size = tensor.numel()
+    wide = torch.zeros(size + 2 * ROOM, dtype=tensor.dtype, device=tensor.device)
+    amid = wide[ROOM : ROOM + size].view(tensor.shape)
+    return amid.copy_(tensor)
 
 
 def attempt(work: Attempt, side: Side, only: str | None = None) -> tuple[bool, str]:
@@ -59,6 +71,7 @@ def attempt(work: Attempt, side: Side, only: str | None = None) -> tuple[bool, s
 
 def _attempt(work: Attempt, side: Side, only: str | None, writing: int) -> None:
     code = 1
+    die_with_the_parent()
     try:
         import torch
 
@@ -90,18 +103,20 @@ def faults(work: Attempt, names: tuple[str, ...]) -> list[str]:
     return found
 
 
+V2 = (
+    "target_logits", "draft_logits", "draft_sampled", "cu_num_logits", "pos", "idx_mapping",
+    "expanded_idx_mapping", "expanded_local_pos", "temperature", "seed",
+)  # fmt: skip
 NAMES = {
     "vllm-v1": (
         "target_logits", "draft_probs", "draft_token_ids", "cu_num_draft_tokens",
         "bonus_token_ids", "temperature",
     ),
-    "vllm-v2": (
-        "target_logits", "draft_logits", "draft_sampled", "cu_num_logits", "pos", "idx_mapping",
-        "expanded_idx_mapping", "expanded_local_pos", "temperature", "seed",
-    ),
+    "vllm-v2": V2,
+    "vllm-v2-block": V2,
     "own": (
         "logits", "out", "cu_rows", "request_of", "draft_ids", "accept_u", "sample_u", "greedy",
-        "part_m", "part_s", "part_at", "finished",
+        "parts", "drafted", "tickets",
     ),
 }  # fmt: skip
 
@@ -121,7 +136,7 @@ def sampler(context: Context) -> Passed:
             engine.place = placer
             for with_draft in drafts:
                 for mode in ("greedy", "random"):
-                    options = {"mode": mode, "draft": with_draft}
+                    options = {"padded": True, **context.options, "mode": mode, "draft": with_draft}
                     case = rejection.make(engine, options, k, batch, vocab, context.seed, "cuda")
                     engine.run(case, context.seed)
 
@@ -157,6 +172,17 @@ def works(context: Context) -> Passed:
     return Passed(f"{tried} touches: the last element is reachable, the next one faults, by name")
 
 
+def fault(context: Context) -> Passed:
+    """A write one element beyond a buffer, in this very process: it must not outlive it."""
+    del context
+    placer = Placer(Side.RIGHT, None)
+    _touch(placer, "poke", Side.RIGHT, beyond=True)
+    import torch
+
+    torch.cuda.synchronize()
+    return Passed("nothing faulted")
+
+
 def _touch(placer: Placer, kernel: str, side: Side, beyond: bool) -> None:
     import torch
 
@@ -180,12 +206,12 @@ def canaries(context: Context) -> Passed:
     import torch
 
     from kernels_check.cuda.driver import Module, pointer
-    from kernels_check.engines import Own
+    from kernels_check.own import Own
 
     module = Module("probe.cu")
     own = Own(context.options.get("mutant", 0))
     margin, steps = 4096, 0
-    for k, batch in ((1, 1), (3, 8), (7, 31), (15, 32)):
+    for k, batch in context.options.get("steps", ((1, 1), (3, 8), (7, 31), (15, 32))):
         case = rejection.make(own, {"mode": "mixed"}, k, batch, 32000, context.seed + k, "cuda")
         size = batch * (k + 1)
         held = torch.zeros(size + 2 * margin, dtype=torch.int32, device="cuda")

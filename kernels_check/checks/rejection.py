@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels_check import cases, engines
+from kernels_check import cases, engines, own
 from kernels_check.cases import GREEDY, RANDOM, Case
 from kernels_check.judge import Engine, judge
 from kernels_check.model import Context, Passed, Wrong
@@ -24,12 +24,12 @@ LEAST_P = 1e-6
 
 
 def engine_of(name: str, mutant: int = 0) -> Engine:
-    """By name: vllm-v1, vllm-v2, own, own-bf16."""
+    """By name: vllm-v1, vllm-v2, vllm-v2-block, own, own-bf16."""
     if name == "vllm-v1":
         return engines.VllmV1()
-    if name == "vllm-v2":
-        return engines.VllmV2()
-    return engines.Own(mutant, bf16=name == "own-bf16")
+    if name.startswith("vllm-v2"):
+        return engines.VllmV2(block=name.endswith("block"))
+    return own.Own(mutant, bf16=name == "own-bf16")
 
 
 def grid(context: Context) -> Passed:
@@ -71,7 +71,9 @@ def make(
         vocab=vocab,
         lengths=lengths,
         accepted=accepted,
-        tokens=cases.draft_tokens(lengths, accepted, vocab, rng),
+        tokens=cases.draft_tokens(
+            lengths, accepted, vocab, rng, padded=bool(options.get("padded", True))
+        ),
         modes=modes,
         accept_u=engine.uniforms(lengths, seed),
         with_draft=bool(options.get("draft", False)),
@@ -79,6 +81,8 @@ def make(
         device=device,
     )
     case.name = f"K {k}, batch {batch}, vocabulary {vocab}, {mode}, seed {seed}"
+    if options.get("bf16", False):
+        case.logits = case.logits.bfloat16().float()
     if options.get("strided", False):
         wide = case.logits.new_empty((case.logits.shape[0], vocab + 64))
         wide[:, :vocab] = case.logits
@@ -89,7 +93,8 @@ def make(
 def distribution(context: Context) -> Passed:
     """At least 10^6 steps of K = 2.
 
-    What is emitted at both positions has the target's distribution.
+    What is emitted at both positions has the target's distribution. Block verification promises
+    that for whole sequences: where it stopped after one token, the next step's is drawn here.
     """
     import torch
 
@@ -104,7 +109,8 @@ def distribution(context: Context) -> Passed:
     target = torch.stack([shapes[0], shapes[2], shapes[3]])
     draft = torch.stack([shapes[1], shapes[3]])
     p = torch.softmax(target.double(), -1).cpu().numpy()
-    counts = np.zeros((3, vocab))
+    p /= p.sum(-1, keepdims=True)
+    counts, rng = np.zeros((3, vocab)), np.random.default_rng(context.seed)
     for turn in range(rounds):
         case, seed = _identical(
             engine, target, draft, batch, with_draft, context.seed + turn, generator
@@ -112,7 +118,9 @@ def distribution(context: Context) -> Passed:
         out = engine.run(case, seed).long()
         for position in range(3):
             column = out[:, position]
-            column = column[column >= 0]
+            missing, column = int((column < 0).sum()), column[column >= 0]
+            if engine.block and position == 1:
+                counts[1] += rng.multinomial(missing, p[1])
             counts[position] += torch.bincount(column, minlength=vocab)[:vocab].cpu().numpy()
     return _compare(engine.name, counts, p, batch * rounds)
 

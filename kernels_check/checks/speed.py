@@ -1,11 +1,14 @@
 """The rejection samplers in one run: the engine's two, FlashInfer's, and the reference kernel.
 
-All get the same float32 logits, cold. The bytes that any of them must read are counted once (the
-logits), so a share says how near a sampler is to reading them as fast as this chip copies.
+All get the same float32 logits, cold, and are timed the same way, in one graph. The bytes that any
+of them must read are counted once (the logits), so a share says how near a sampler is to reading
+them as fast as this chip copies gigabytes. Beside them, timed the same way over as many bytes: a
+copy, a plain read, and the reference kernel cut short, which tell where its time goes.
 """
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -15,14 +18,14 @@ from kernels_check import engines
 from kernels_check.checks import health
 from kernels_check.cuda import timing
 from kernels_check.model import Context, NotHere, Passed, Wrong
+from kernels_check.own import Own, OwnStep
 
 VOCABULARIES = (128256, 151936, 201088)
 BATCHES = (32, 64, 128)
 DEPTHS = (3, 5, 7)
 GOAL = 0.8
-ROOM = 64
-SLICES = (2, 3, 4, 6, 8, 12)
-"""Blocks a row that are tried, beside the number the kernel's own rule gives."""
+CUT = {"own-reading": 1}
+"""The reference kernel without the steps after this (STOP in csrc/verify.cu)."""
 
 
 def samplers(context: Context) -> Passed:
@@ -44,6 +47,7 @@ def samplers(context: Context) -> Passed:
                     if row["us"].get(name) is not None and row["us"][name] < row["us"]["own"]:
                         slower.append((name, vocab, batch, k))
     shares = sorted(row["share"]["own"] for row in rows)
+    beside = sorted(row["us"]["copy"] / row["us"]["own"] for row in rows)
     under = [row for row in rows if row["share"]["own"] < GOAL]
     data = {
         "copy_tb_s": round(copy / 1e12, 3),
@@ -54,7 +58,8 @@ def samplers(context: Context) -> Passed:
     text = (
         f"the reference reads its logits at {shares[0]:.0%} to {shares[-1]:.0%} of copy speed"
         f" ({copy / 1e12:.2f} TB/s), {len(rows) - len(under)} of {len(rows)} at {GOAL:.0%}"
-        " or more; " + _ratios(rows)
+        f" or more; at {beside[0]:.0%} to {beside[-1]:.0%} of a copy of as many bytes; "
+        + _ratios(rows)
     )
     if slower:
         raise Wrong(f"slower than {slower[0]} and {len(slower) - 1} more; {text}", data)
@@ -81,13 +86,16 @@ def _row(vocab: int, batch: int, k: int, copy: float, seed: int) -> dict[str, An
             us[name] = timing.seconds([make(step) for step in steps]) * 1e6
         except NotHere:
             us[name] = None
-    us["own"], slices = _tuned(steps, bf16=False)
-    us["own-bf16"], _ = _tuned(steps, bf16=True)
+    us["own"] = _own(steps)
+    us["own-bf16"] = _own(steps, bf16=True)
+    for name, stop in CUT.items():
+        us[name] = _own(steps, stop=stop)
+    us |= _streams(steps)
     share = {name: size / (t / 1e6) / copy for name, t in us.items() if t}
-    share["own-bf16"] /= 2
+    share["own-bf16"] /= 2  # half the bytes
     return {
         "vocab": vocab, "batch": batch, "k": k, "mib": round(size / 2**20, 1),
-        "sets": sets, "slices": slices,
+        "sets": sets,
         "us": {name: None if t is None else round(t, 2) for name, t in us.items()},
         "share": {name: round(s, 3) for name, s in share.items()},
     }  # fmt: skip
@@ -115,35 +123,47 @@ def _step(vocab: int, batch: int, k: int, seed: int) -> SimpleNamespace:
 _LOADED: dict[str, Any] = {}
 
 
-def _tuned(steps: list[SimpleNamespace], *, bf16: bool) -> tuple[float, int]:
-    """Microseconds with the best number of blocks a row, and that number."""
-    rows, vocab = steps[0].batch * (steps[0].k + 1), steps[0].vocab
-    tried = {engines.OwnStep.best_slices(rows, vocab), *SLICES}
-    made, taken = _own(steps, bf16=bf16), {}
-    for slices in sorted(tried):
-        for one in made:
-            one.slices = slices
-        taken[slices] = timing.seconds([one.launch for one in made], budget_s=0.01) * 1e6
-    best = min(taken, key=lambda slices: taken[slices])
-    for one in made:
-        one.slices = best
-    return timing.seconds([one.launch for one in made]) * 1e6, best
-
-
-def _own(steps: list[SimpleNamespace], *, bf16: bool) -> list[engines.OwnStep]:
-    """Prepared launches, with room for as many blocks a row as will be tried."""
-    key = f"own{bf16}"
-    own = _LOADED.setdefault(key, None) or engines.Own(bf16=bf16)
-    _LOADED[key] = own
-    own.slices = ROOM
+def _own(steps: list[SimpleNamespace], *, bf16: bool = False, stop: int = 0) -> float:
+    """Microseconds of the reference kernel; with `stop`, of what comes before that."""
+    key = f"own-{bf16}-{stop}"
+    if key not in _LOADED:
+        _LOADED[key] = Own(bf16=bf16, macros={"STOP": stop} if stop else None)
     made = []
     for step in steps:
         logits = step.logits.bfloat16() if bf16 else step.logits
-        lengths, tokens = [step.k] * step.batch, step.drafted.flatten().tolist()
-        one = engines.OwnStep(own, logits, lengths, tokens, step.u, step.k)
+        lengths = [step.k] * step.batch
+        uniforms = step.u.view(step.batch, step.k).tolist()
+        one = OwnStep(_LOADED[key], logits, lengths, step.drafted.tolist(), uniforms, step.k)
         one.sample_u.uniform_()
         made.append(one)
-    return made
+    return timing.seconds([one.launch for one in made]) * 1e6
+
+
+def _streams(steps: list[SimpleNamespace]) -> dict[str, float | None]:
+    """Microseconds of moving as many bytes as the logits have: half to the other half, or read."""
+    import torch
+
+    from kernels_check.cuda.driver import Module, pointer
+
+    module = _LOADED.setdefault("probe", None) or Module("probe.cu")
+    _LOADED["probe"] = module
+    half = steps[0].logits.numel() // 2
+    targets = [torch.empty(half, device="cuda") for _ in steps]
+    sink = torch.zeros(1, dtype=torch.int32, device="cuda")
+
+    def stream(name: str, step: SimpleNamespace, to: Any, elements: int) -> Callable[[], Any]:
+        vectors = elements // 4
+        arguments = [pointer(to), pointer(step.logits), ctypes.c_longlong(vectors)]
+        function = module.function(name)
+        return lambda: module.launch(function, (-(-vectors // 2048),), 512, arguments)
+
+    work = {
+        "copy": [
+            stream("copy_vectors", step, to, half) for step, to in zip(steps, targets, strict=True)
+        ],
+        "read": [stream("read_vectors", step, sink, 2 * half) for step in steps],
+    }
+    return {name: timing.seconds(calls) * 1e6 for name, calls in work.items()}
 
 
 def _make_v1(step: SimpleNamespace) -> Callable[[], Any]:

@@ -101,6 +101,23 @@ def grammar_mask(context: Context) -> Passed:
     return _masks(run, context)
 
 
+def xgrammar_mask(context: Context) -> Passed:
+    """The kernel of xgrammar, with which the V1 runner masks."""
+    import torch
+
+    try:
+        import xgrammar
+    except ImportError as error:
+        raise missing("xgrammar", error) from error
+
+    def run(logits: Any, order: Any, mask: Any) -> None:
+        full = torch.full((logits.shape[0], mask.shape[1]), -1, dtype=torch.int32, device="cuda")
+        full[order.long()] = mask
+        xgrammar.apply_token_bitmask_inplace(logits, full, indices=order)
+
+    return _masks(run, context)
+
+
 def own_mask(context: Context) -> Passed:
     """The reference mask kernel of csrc, or its mutant."""
     import torch
@@ -127,7 +144,7 @@ def _masks(run: Any, context: Context) -> Passed:
 
     rng = np.random.default_rng(context.seed)
     masked = 0
-    for vocab in (32000, 32003, 151936, 201088):
+    for vocab in context.options.get("vocabularies", (32000, 32003, 151936, 201088)):
         rows, words = 9, (vocab + 31) // 32
         bits = rng.integers(-(2**31), 2**31, (rows - 1, words)).astype(np.int32)
         bits[0] = 0

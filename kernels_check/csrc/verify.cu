@@ -1,11 +1,16 @@
 // The verification of drafted tokens in one pass over the target's logits: softmax statistics of
 // every row, the acceptance chain of every request, and the recovered or bonus token.
 //
-// One block reads one slice of one row and leaves three numbers a warp (maximum, sum of exponentials,
-// where the maximum is). The block that finishes a request last walks its chain and draws the token
-// by inverting the cumulative distribution, reading again only the one slice the draw falls into.
+// A warp reads one chunk of one row at once, all its loads in flight together, and leaves eight bytes:
+// how much the chunk holds and which of its tokens would be drawn from it. The drafted token is left
+// out of that and kept beside it, so what is left is the recovered token's distribution without a
+// subtraction. The block that starts last in a request (it took the last ticket) waits for the others'
+// eight bytes, walks the chain and draws among the chunks: nothing is read twice, no block waits for a
+// fence, and all that a block waits for is running already.
 //
 // ELEM: 0 float, 1 bfloat16. MUTANT: 0 the kernel; others are wrong on purpose (see mutants.py).
+// STOP: 0 the kernel; 1 leaves the chunks' bytes and nobody finishes (for timing the two apart).
+// EMULATED: compiled for the host, lane by lane, by the tests.
 
 #ifndef ELEM
 #define ELEM 0
@@ -13,34 +18,61 @@
 #ifndef MUTANT
 #define MUTANT 0
 #endif
-
+#ifndef STOP
+#define STOP 0
+#endif
+#ifndef WARPS
 #define WARPS 8
+#endif
+#ifndef VECTORS
+#define VECTORS 8
+#endif
+#ifndef BLOCKS
+#define BLOCKS 4
+#endif
+#ifndef PER_LANE
+#define PER_LANE 8  // chunks of a row that a lane keeps: up to 32 times as many a row
+#endif
+#ifndef OVERLAP
+#define OVERLAP 0
+#endif
+
 #define THREADS (WARPS * 32)
-#define UNROLL 4
 #define MAX_ROWS 16
+#define TAG_SHIFT 20  // tokens have 20 bits; above them, which launch left them
+#define TOKENS (1u << TAG_SHIFT)
 #define LOG2E 1.4426950408889634f
 #define NEG_INF (-__int_as_float(0x7f800000))
 
 #if ELEM == 1
 typedef unsigned short elem;
 #define PER_VECTOR 8
+#define NOTHING 0xff80u
 #else
 typedef float elem;
 #define PER_VECTOR 4
 #endif
 
-struct Vector {
-  float x[PER_VECTOR];
+#define LANE_ELEMENTS (VECTORS * PER_VECTOR)
+#define CHUNK (32 * LANE_ELEMENTS)
+
+struct Args {
+  const elem* logits;       // [rows, vocab], rows `stride` elements apart
+  const int* cu_rows;       // [requests + 1]: where each request's rows begin
+  const int* request_of;    // [rows]
+  const int* draft_ids;     // [rows]; -1 in a request's last row, or never accepted
+  const float* accept_u;    // [rows]
+  const float* sample_u;    // [requests, 2]: which chunk, and which token of it
+  const int* greedy;        // [requests], 0 or 1
+  int* out;                 // [requests, out_stride], -1 where nothing was emitted
+  unsigned long long* parts;    // [rows, chunks], ~0 before the first launch
+  unsigned long long* drafted;  // [rows]: the drafted token's logit; ~0 before the first launch
+  unsigned* tickets;        // [requests], 0 before the first launch
+  long long stride;
+  int vocab, out_stride, chunks, aligned;
 };
 
-__device__ __forceinline__ float widen(elem e) {
-#if ELEM == 1
-  return __uint_as_float(static_cast<unsigned>(e) << 16);
-#else
-  return e;
-#endif
-}
-
+#ifndef EMULATED
 __device__ __forceinline__ uint4 fetch(const elem* p) {
   uint4 raw;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -49,22 +81,11 @@ __device__ __forceinline__ uint4 fetch(const elem* p) {
   return raw;
 }
 
-__device__ __forceinline__ Vector unpack(uint4 raw) {
-  Vector v;
-#if ELEM == 1
-  unsigned w[4] = {raw.x, raw.y, raw.z, raw.w};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    v.x[2 * i] = __uint_as_float(w[i] << 16);
-    v.x[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
-  }
-#else
-  v.x[0] = __uint_as_float(raw.x);
-  v.x[1] = __uint_as_float(raw.y);
-  v.x[2] = __uint_as_float(raw.z);
-  v.x[3] = __uint_as_float(raw.w);
-#endif
-  return v;
+// A load that stays where it is written: ahead of what hides its latency.
+__device__ __forceinline__ int ask(const int* p) {
+  int x;
+  asm volatile("ld.global.nc.s32 %0, [%1];" : "=r"(x) : "l"(p));
+  return x;
 }
 
 __device__ __forceinline__ float power2(float x) {
@@ -73,312 +94,375 @@ __device__ __forceinline__ float power2(float x) {
   return y;
 }
 
-// exp(x - m), with m = -inf meaning that nothing is there.
-__device__ __forceinline__ float weight(float x, float m) {
-  return m == NEG_INF ? 0.f : power2((x - m) * LOG2E);
+__device__ __forceinline__ float logarithm2(float x) {
+  float y;
+  asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
 }
 
-struct Stats {
-  float m, s;
-  int at;
-};
-
-__device__ __forceinline__ Stats merge(Stats a, Stats b) {
-  Stats r;
-  bool take_b = b.m > a.m || (b.m == a.m && b.at < a.at);
-  r.m = take_b ? b.m : a.m;
-  r.at = take_b ? b.at : a.at;
-  r.s = a.s * weight(a.m, r.m) + b.s * weight(b.m, r.m);
-  return r;
+// Eight bytes that another block waits for: seen whole or not at all.
+__device__ __forceinline__ void publish(unsigned long long* p, unsigned long long x) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(p), "l"(x) : "memory");
 }
 
-__device__ __forceinline__ Stats merge_warp(Stats a) {
-#pragma unroll
-  for (int d = 16; d; d >>= 1) {
-    Stats b;
-    b.m = __shfl_xor_sync(~0u, a.m, d);
-    b.s = __shfl_xor_sync(~0u, a.s, d);
-    b.at = __shfl_xor_sync(~0u, a.at, d);
-    a = merge(a, b);
-  }
-  return a;
+__device__ __forceinline__ unsigned long long look(const unsigned long long* p) {
+  unsigned long long x;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(x) : "l"(p) : "memory");
+  return x;
 }
 
-template <int N>
-__device__ __forceinline__ void absorb(Stats& a, const Vector (&v)[N], const int (&first)[N]) {
-  float c = NEG_INF;
-#pragma unroll
-  for (int j = 0; j < N; ++j)
-#pragma unroll
-    for (int i = 0; i < PER_VECTOR; ++i) c = fmaxf(c, v[j].x[i]);
-  if (c > a.m) {
-    a.s *= weight(a.m, c);
-    a.m = c;
-#pragma unroll
-    for (int j = N - 1; j >= 0; --j)
-#pragma unroll
-      for (int i = PER_VECTOR - 1; i >= 0; --i)
-        if (v[j].x[i] == c) a.at = first[j] + i;
-  }
-  float base = a.m == NEG_INF ? 0.f : a.m * LOG2E;
-  float sum = 0.f;
-#pragma unroll
-  for (int j = 0; j < N; ++j)
-#pragma unroll
-    for (int i = 0; i < PER_VECTOR; ++i) sum += power2(fmaf(v[j].x[i], LOG2E, -base));
-  a.s += sum;
+__device__ __forceinline__ unsigned take_ticket(unsigned* p) {
+  unsigned x;
+  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;" : "=r"(x) : "l"(p) : "memory");
+  return x;
 }
 
-__device__ __forceinline__ void absorb_one(Stats& a, float x, int at) {
-  if (x > a.m) {
-    a.s *= weight(a.m, x);
-    a.m = x;
-    a.at = at;
-  }
-  a.s += weight(x, a.m);
-}
-
-struct Args {
-  const elem* logits;       // [rows, vocab], rows `stride` elements apart
-  const int* cu_rows;       // [requests + 1]: where each request's rows begin
-  const int* request_of;    // [rows]
-  const int* draft_ids;     // [rows - requests]; -1 is never accepted
-  const float* accept_u;    // [rows - requests]
-  const float* sample_u;    // [requests]
-  const unsigned char* greedy;  // [requests]
-  int* out;                 // [requests, out_stride], -1 where nothing was emitted
-  float* part_m;            // [rows, slices * WARPS]
-  float* part_s;
-  int* part_at;
-  int* finished;            // [requests], zero before and after
-  long long stride;
-  int vocab, out_stride, slices, aligned;
-};
-
-// The elements of segment `seg` (a warp's share of a slice) are [first, last).
-__device__ __forceinline__ void bounds(const Args& a, int seg, int& first, int& last) {
-  int vectors = a.vocab / PER_VECTOR;
-  int segments = a.slices * WARPS;
-  int each = (vectors + segments - 1) / segments;
-  first = min(seg * each, vectors) * PER_VECTOR;
-  last = seg == segments - 1 ? a.vocab : min((seg + 1) * each, vectors) * PER_VECTOR;
-}
-
-__device__ __forceinline__ Stats scan_segment(const Args& a, const elem* row, int seg, int lane) {
-  int first, last;
-  bounds(a, seg, first, last);
-  Stats mine = {NEG_INF, 0.f, 0x7fffffff};
-  int at = first;
-  if (a.aligned) {
-    int whole = first + (last - first) / PER_VECTOR * PER_VECTOR;
-    const int step = 32 * PER_VECTOR;
-    int p = first + lane * PER_VECTOR;
-    for (; p + (UNROLL - 1) * step < whole; p += UNROLL * step) {
-      uint4 raw[UNROLL];
-#pragma unroll
-      for (int j = 0; j < UNROLL; ++j) raw[j] = fetch(row + p + j * step);
-      Vector v[UNROLL];
-      int begin[UNROLL];
-#pragma unroll
-      for (int j = 0; j < UNROLL; ++j) {
-        v[j] = unpack(raw[j]);
-        begin[j] = p + j * step;
-      }
-      absorb<UNROLL>(mine, v, begin);
-    }
-    for (; p < whole; p += step) {
-      Vector v[1] = {unpack(fetch(row + p))};
-      int begin[1] = {p};
-      absorb<1>(mine, v, begin);
-    }
-    at = whole;
-  }
-  for (int i = at + lane; i < last; i += 32) absorb_one(mine, widen(row[i]), i);
-#if MUTANT == 5
-  // Out of bounds by one element, to the right of the last row.
-  if (seg == a.slices * WARPS - 1 && lane == 0) absorb_one(mine, widen(row[last]) * 0.f + NEG_INF, last);
+// Placed early, a kernel waits here until the one before it has ended and its results are seen.
+__device__ __forceinline__ void wait_for_the_kernel_before() {
+#if OVERLAP
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;");
 #endif
-  return merge_warp(mine);
+}
+#endif
+
+// Element `i` (known when compiling) of sixteen bytes.
+__device__ __forceinline__ float element(const uint4& raw, int i) {
+#if ELEM == 1
+  unsigned w = i / 2 == 0 ? raw.x : i / 2 == 1 ? raw.y : i / 2 == 2 ? raw.z : raw.w;
+  return __uint_as_float(i % 2 ? w & 0xffff0000u : w << 16);
+#else
+  return __uint_as_float(i == 0 ? raw.x : i == 1 ? raw.y : i == 2 ? raw.z : raw.w);
+#endif
+}
+
+// Sixteen bytes of a row where not all of them, or not aligned, are there.
+__device__ __forceinline__ uint4 gather_vector(const elem* row, int at, int vocab) {
+  uint4 raw = make_uint4(0, 0, 0, 0);
+#pragma unroll
+  for (int i = 0; i < PER_VECTOR; ++i) {
+#if ELEM == 1
+    unsigned e = at + i < vocab ? row[at + i] : NOTHING;
+    unsigned& w = i / 2 == 0 ? raw.x : i / 2 == 1 ? raw.y : i / 2 == 2 ? raw.z : raw.w;
+    w |= i % 2 ? e << 16 : e;
+#else
+    (i == 0 ? raw.x : i == 1 ? raw.y : i == 2 ? raw.z : raw.w) =
+        __float_as_uint(at + i < vocab ? row[at + i] : NEG_INF);
+#endif
+  }
+  return raw;
+}
+
+// A warp's share of a chunk: vector j of a lane begins at (j * 32 + lane) * PER_VECTOR.
+__device__ __forceinline__ void read(const Args& a, const elem* row, int begin, int lane,
+                                     uint4 (&raw)[VECTORS]) {
+  int at = begin + lane * PER_VECTOR;
+  if (a.aligned && begin + CHUNK <= a.vocab) {
+#pragma unroll
+    for (int j = 0; j < VECTORS; ++j) raw[j] = fetch(row + at + j * 32 * PER_VECTOR);
+  } else {
+#pragma unroll
+    for (int j = 0; j < VECTORS; ++j)
+      raw[j] = gather_vector(row, at + j * 32 * PER_VECTOR, a.vocab);
+  }
+}
+
+__device__ __forceinline__ int token_at(int begin, int lane, int j) {
+  return begin + (j / PER_VECTOR * 32 + lane) * PER_VECTOR + j % PER_VECTOR;
+}
+
+__device__ __forceinline__ float warp_sum(float x) {
+#pragma unroll
+  for (int d = 16; d; d >>= 1) x += __shfl_xor_sync(~0u, x, d);
+  return x;
+}
+
+// Integers in the order of the floats: one instruction finds the largest of a warp.
+__device__ __forceinline__ float warp_max(float x) {
+  int i = __float_as_int(x);
+  i = __reduce_max_sync(~0u, i ^ ((i >> 31) & 0x7fffffff));
+  return __int_as_float(i ^ ((i >> 31) & 0x7fffffff));
+}
+
+__device__ __forceinline__ float running_sum(float x, int lane) {
+#pragma unroll
+  for (int d = 1; d < 32; d <<= 1) {
+    float other = __shfl_up_sync(~0u, x, d);
+    if (lane >= d) x += other;
+  }
+  return x;
+}
+
+// Which lane's share the uniform falls into, and how far into it; `total` of all. Rounding may leave
+// none; then the last lane that has any, or -1.
+__device__ __forceinline__ int pick_lane(float mass, float u, int lane, float& into, float& total) {
+  float upto = running_sum(mass, lane);
+  total = __shfl_sync(~0u, upto, 31);
+  float target = u * total;
+  unsigned hit = __ballot_sync(~0u, mass > 0.f && upto > target);
+  unsigned any = __ballot_sync(~0u, mass > 0.f);
+  into = target - (upto - mass);
+  return hit ? __ffs(hit) - 1 : 31 - __clz(any);
+}
+
+// The first of N weights whose running sum goes beyond `into`; the last that is not zero if none does.
+template <int N>
+__device__ __forceinline__ int pick(const float (&w)[N], float into) {
+  int found = 0;
+  float sum = 0.f;
+  bool done = false;
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    sum += w[j];
+    if (!done && w[j] > 0.f) found = j;
+    done = done || (w[j] > 0.f && sum > into);
+  }
+  return found;
+}
+
+__device__ __forceinline__ unsigned long long pack(float value, unsigned token, unsigned tag) {
+  return static_cast<unsigned long long>(token | tag << TAG_SHIFT) << 32 | __float_as_uint(value);
+}
+
+__device__ __forceinline__ float value_of(unsigned long long x) {
+  return __uint_as_float(static_cast<unsigned>(x));
+}
+
+__device__ __forceinline__ unsigned token_of(unsigned long long x) {
+  return static_cast<unsigned>(x >> 32) & (TOKENS - 1);
+}
+
+__device__ __forceinline__ unsigned tag_of(unsigned long long x) {
+  return static_cast<unsigned>(x >> 32) >> TAG_SHIFT;
+}
+
+struct Part {
+  float value;     // log2 of the sum of exponentials; of a greedy request, the maximum
+  unsigned token;  // drawn from the chunk; of a greedy request, the first of its likeliest
+};
+
+__device__ __forceinline__ Part condense(float (&x)[LANE_ELEMENTS], int begin, int lane, bool greedy,
+                                         float u) {
+  float m = NEG_INF;
+#pragma unroll
+  for (int j = 0; j < LANE_ELEMENTS; ++j) m = fmaxf(m, x[j]);
+  m = warp_max(m);
+  if (m == NEG_INF) return Part{NEG_INF, static_cast<unsigned>(begin)};
+  if (greedy) {
+    unsigned at = ~0u;
+#pragma unroll
+    for (int j = LANE_ELEMENTS - 1; j >= 0; --j)
+      if (x[j] == m) at = token_at(begin, lane, j);
+    return Part{m, __reduce_min_sync(~0u, at)};
+  }
+  float sum[4] = {0.f, 0.f, 0.f, 0.f};
+#pragma unroll
+  for (int j = 0; j < LANE_ELEMENTS; ++j) {
+    x[j] = power2((x[j] - m) * LOG2E);
+    sum[j % 4] += x[j];
+  }
+  float into, total;
+  int winner = pick_lane((sum[0] + sum[1]) + (sum[2] + sum[3]), u, lane, into, total);
+  int token = token_at(begin, lane, pick(x, into));
+  token = __shfl_sync(~0u, token, max(winner, 0));
+  return Part{fmaf(m, LOG2E, logarithm2(total)), static_cast<unsigned>(token)};
 }
 
 struct Shared {
-  Stats row[MAX_ROWS];
-  float drafted[MAX_ROWS];  // the logit of each drafted token
+  unsigned ticket;
   int accepted[MAX_ROWS];
-  float ends[WARPS];
-  float before;  // mass ahead of the winner
-  int winner, fallback;
+  unsigned top[MAX_ROWS];  // the likeliest token, for greedy requests
 };
 
-// Which thread's share of the running sum the target falls into; rounding may leave none, then the
-// last thread that has any mass. Leaves the winner and the mass ahead of it, and returns the total.
-__device__ float draw(Shared& sh, float mass, float u, float total_or_none, float& target) {
-  int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31;
-  float upto = mass;
+// One row, as the warp that finishes it holds it.
+struct Row {
+  float mass[PER_LANE];  // of this lane's chunks (neighbours), by the row's maximum
+  unsigned token[PER_LANE];
+  float rest, gone;      // all mass without the drafted token; the drafted token's own
+  int draft;             // -1: none
+  bool stands;
+  unsigned top;
+};
+
+__device__ __forceinline__ Row weigh(const Args& a, int row, int draft, bool bonus, bool greedy,
+                                     float u, unsigned tag, int lane) {
+  Row r;
+  int each = (a.chunks + 31) / 32, first = lane * each;
+  const unsigned long long* parts = a.parts + static_cast<long long>(row) * a.chunks;
+  r.draft = bonus || draft < 0 || draft >= a.vocab ? -1 : draft;
+  unsigned long long part[PER_LANE], drafted;
+  bool there;
+  do {
+    there = true;
+    drafted = look(a.drafted + row);
 #pragma unroll
-  for (int d = 1; d < 32; d <<= 1) {
-    float other = __shfl_up_sync(~0u, upto, d);
-    if (lane >= d) upto += other;
-  }
-  if (lane == 31) sh.ends[warp] = upto;
-  if (tid == 0) sh.winner = -1, sh.fallback = -1;
-  __syncthreads();
-  float ahead = 0.f, total = 0.f;
+    for (int i = 0; i < PER_LANE; ++i)
+      part[i] = i < each && first + i < a.chunks ? look(parts + first + i) : pack(NEG_INF, 0, tag);
 #pragma unroll
-  for (int w = 0; w < WARPS; ++w) {
-    if (w < warp) ahead += sh.ends[w];
-    total += sh.ends[w];
-  }
-  upto += ahead;
-  float before = upto - mass;
-  if (total_or_none < 0.f) target = u * total;
-  if (mass > 0.f && upto > target) atomicMin(reinterpret_cast<unsigned*>(&sh.winner), tid);
-  if (mass > 0.f) atomicMax(&sh.fallback, tid);
-  __syncthreads();
-  int winner = sh.winner >= 0 ? sh.winner : sh.fallback;
-  if (tid == winner) sh.before = before;
-  __syncthreads();
-  if (tid == 0) sh.winner = winner;
-  __syncthreads();
-  return total;
-}
-
-// The statistics of every row of the request, and which of its drafts would stand by themselves.
-// Everything a row needs is asked for before any of it is used: this is the part that nothing hides.
-__device__ void gather(const Args& a, Shared& sh, int request, int base, int rows) {
-  int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-  int segments = a.slices * WARPS;
-  bool greedy = a.greedy[request];
-  for (int r = warp; r < rows; r += WARPS) {
-    bool drafted = r < rows - 1;
-    int d = drafted ? a.draft_ids[base - request + r] : -1;
-#if MUTANT == 4
-    float u = drafted ? a.accept_u[base - request] : 0.f;  // stale: the first position's, everywhere
-#else
-    float u = drafted ? a.accept_u[base - request + r] : 0.f;
-#endif
-    bool legal = d >= 0 && d < a.vocab;
-    Stats s = {NEG_INF, 0.f, 0x7fffffff};
-    long long at = static_cast<long long>(base + r) * segments;
-#pragma unroll 4
-    for (int i = lane; i < segments; i += 32)
-      s = merge(s, Stats{__ldcg(a.part_m + at + i), __ldcg(a.part_s + at + i),
-                         __ldcg(a.part_at + at + i)});
-    float x = legal ? widen(a.logits[(base + r) * a.stride + d]) : NEG_INF;
-    s = merge_warp(s);
-    if (lane == 0) {
-      sh.row[r] = s;
-      sh.drafted[r] = x;
-      sh.accepted[r] = legal && (greedy ? d == s.at : weight(x, s.m) / s.s >= u);
-    }
-  }
-}
-
-// The token of `row` that the uniform picks: first the segment, then the element in it.
-__device__ int sample(const Args& a, Shared& sh, int row, float m, int banned, float gone, float u) {
-  int tid = threadIdx.x;
-  int segments = a.slices * WARPS;
-  int each = (segments + THREADS - 1) / THREADS;
-  long long at = static_cast<long long>(row) * segments;
-  float mass = 0.f, target = 0.f;
-  for (int i = tid * each; i < min((tid + 1) * each, segments); ++i) {
-    int first, last;
-    bounds(a, i, first, last);
-    float w = __ldcg(a.part_s + at + i) * weight(__ldcg(a.part_m + at + i), m);
-    mass += banned >= first && banned < last ? fmaxf(w - gone, 0.f) : w;
-  }
-  draw(sh, mass, u, -1.f, target);
-  if (sh.winner < 0) return 0;
-  int first, last, ignored;
-  bounds(a, sh.winner * each, first, ignored);
-  bounds(a, min((sh.winner + 1) * each, segments) - 1, ignored, last);
-  target = fmaxf(target - sh.before, 0.f);
-  __syncthreads();
-  const elem* p = a.logits + row * a.stride;
-  int share = (last - first + THREADS - 1) / THREADS;
-  share = (share + PER_VECTOR - 1) / PER_VECTOR * PER_VECTOR;
-  int lo = first + tid * share, hi = min(lo + share, last);
-  mass = 0.f;
-#pragma unroll 8
-  for (int i = lo; i < hi; ++i) mass += i == banned ? 0.f : weight(widen(p[i]), m);
-  draw(sh, mass, 0.f, 1.f, target);
-  if (tid == sh.winner) {
-    float run = sh.before;
-    int pick = -1;
-    for (int i = lo; i < hi; ++i) {
-      float w = i == banned ? 0.f : weight(widen(p[i]), m);
-      if (w > 0.f) {
-        pick = i;
-        run += w;
-        if (run > target) break;
-      }
-    }
-    sh.fallback = pick;
-  }
-  __syncthreads();
-  return sh.winner < 0 ? 0 : sh.fallback;
-}
-
-__device__ void finish(const Args& a, Shared& sh, int request, int base, int rows) {
-  int tid = threadIdx.x, lane = tid & 31;
-  gather(a, sh, request, base, rows);
-  float u = a.sample_u[request];
-  bool greedy = a.greedy[request];
-  __syncthreads();
-  unsigned stopped = __ballot_sync(~0u, lane >= rows - 1 || !sh.accepted[min(lane, MAX_ROWS - 1)]);
-  int accepted = min(__ffs(stopped) - 1, rows - 1);
-  bool bonus = accepted == rows - 1;
-  int r = accepted;
-#if MUTANT == 1
-  if (bonus && r > 0) r -= 1;  // the bonus token is drawn one row too early
-#endif
-  int token = sh.row[r].at;
-  if (!greedy) {
-    int banned = bonus ? -1 : a.draft_ids[base - request + accepted];
-#if MUTANT == 2
-    banned = -1;  // the recovered token is drawn from the target itself
-#endif
-    float m = sh.row[r].m;
-    float gone = banned >= 0 ? weight(sh.drafted[r], m) : 0.f;
-    token = sample(a, sh, base + r, m, banned, gone, u);
-  }
-  if (token < 0 || token >= a.vocab) token = 0;
-  int* out = a.out + static_cast<long long>(request) * a.out_stride;
-  for (int i = tid; i < a.out_stride; i += THREADS)
-    out[i] = i < accepted ? a.draft_ids[base - request + i] : (i == accepted ? token : -1);
-#if MUTANT == 7
-  if (tid == 0 && request == 0) out[-1] = token;  // a write one element to the left
-#endif
-  if (tid == 0) a.finished[request] = 0;
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS) verify(Args a) {
-  __shared__ Shared sh;
-  __shared__ int last;
-  int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31;
-  int slice = blockIdx.x, row = blockIdx.y;
-  int request = a.request_of[row];
-  int base = a.cu_rows[request];
-  int rows = a.cu_rows[request + 1] - base;
-  int seg = slice * WARPS + warp;
-  Stats s = scan_segment(a, a.logits + row * a.stride, seg, lane);
-  if (lane == 0) {
-    long long at = static_cast<long long>(row) * a.slices * WARPS + seg;
-    a.part_m[at] = s.m;
-    a.part_s[at] = s.s;
-    a.part_at[at] = s.at;
-    __threadfence();
-  }
-  __syncthreads();
-  if (tid == 0) {
-    int before = atomicAdd(a.finished + request, 1);
+    for (int i = 0; i < PER_LANE; ++i) there = there && tag_of(part[i]) == tag;
+    there = there && (r.draft < 0 || tag_of(drafted) == tag);
 #if MUTANT == 6
-    last = before == (rows * a.slices) / 2;  // does not wait for the other blocks: a race
-#else
-    last = before == rows * a.slices - 1;
+    break;  // does not wait for the other blocks: a race
 #endif
-    __threadfence();
+  } while (!__all_sync(~0u, there));
+  float value[PER_LANE], x = r.draft < 0 ? NEG_INF : value_of(drafted), best = NEG_INF;
+#pragma unroll
+  for (int i = 0; i < PER_LANE; ++i) {
+    value[i] = value_of(part[i]);
+    r.token[i] = token_of(part[i]);
+    best = fmaxf(best, value[i]);
   }
+  best = warp_max(best);
+  if (greedy) {
+    unsigned at = ~0u;
+#pragma unroll
+    for (int i = PER_LANE - 1; i >= 0; --i)
+      if (i < each && first + i < a.chunks && value[i] == best) at = r.token[i];
+    at = __reduce_min_sync(~0u, at);
+    bool ahead = x > best || (x == best && static_cast<unsigned>(r.draft) < at);
+    r.stands = r.draft >= 0 && ahead;
+    r.top = r.stands ? r.draft : at;
+    return r;
+  }
+  x *= LOG2E;
+  float m = fmaxf(best, x), base = m == NEG_INF ? 0.f : m, sum = 0.f;
+#pragma unroll
+  for (int i = 0; i < PER_LANE; ++i) {
+    r.mass[i] = power2(value[i] - base);
+    sum += r.mass[i];
+  }
+  r.rest = warp_sum(sum);
+  r.gone = power2(x - base);
+  r.stands = r.draft >= 0 && r.gone / (r.gone + r.rest) >= u;
+  r.top = 0;
+  return r;
+}
+
+// The token that the uniform picks among the chunks'.
+__device__ __forceinline__ unsigned sample(const Row& r, float u, bool whole, int lane) {
+  if (whole && r.draft >= 0) {  // of mutants only: nothing is left out
+    float target = u * (r.rest + r.gone);
+    if (target < r.gone) return r.draft;
+    u = (target - r.gone) / r.rest;
+  }
+  float mine = 0.f, into, total;
+#pragma unroll
+  for (int i = 0; i < PER_LANE; ++i) mine += r.mass[i];
+  int winner = pick_lane(mine, u, lane, into, total);
+  int chosen = pick(r.mass, into);
+  unsigned token = 0;
+#pragma unroll
+  for (int i = 0; i < PER_LANE; ++i)
+    if (i == chosen) token = r.token[i];
+  return winner < 0 ? 0 : __shfl_sync(~0u, token, winner);
+}
+
+__device__ __forceinline__ void finish(const Args& a, Shared& sh, int request, int base, int rows,
+                                       bool greedy) {
+  int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+  unsigned tag = sh.ticket >> TAG_SHIFT;
+  float u = a.sample_u[2 * request];
+  int drafts = lane < rows ? a.draft_ids[base + lane] : -1;  // lane i has the draft of position i
+  Row held;
+  int holds = -1;
+  for (int r = warp; r < rows; r += WARPS) {
+#if MUTANT == 4
+    float wanted = a.accept_u[base];  // stale: the first position's, everywhere
+#else
+    float wanted = a.accept_u[base + r];
+#endif
+    held = weigh(a, base + r, __shfl_sync(~0u, drafts, r), r == rows - 1, greedy, wanted, tag, lane);
+    holds = r;
+    if (lane == 0) {
+      sh.accepted[r] = held.stands;
+      sh.top[r] = held.top;
+    }
+  }
+#if MUTANT != 8
   __syncthreads();
-  if (last) finish(a, sh, request, base, rows);
+#endif
+  unsigned stopped = __ballot_sync(~0u, lane >= rows - 1 || !sh.accepted[min(lane, MAX_ROWS - 1)]);
+  int accepted = min(__ffs(stopped) - 1, rows - 1), r = accepted;
+  bool whole = false;
+#if MUTANT == 1
+  if (accepted == rows - 1 && r > 0) r -= 1, whole = true;  // the bonus is drawn one row too early
+#elif MUTANT == 2
+  whole = true;  // the recovered token is drawn from the target itself
+#endif
+  if (warp != r % WARPS) return;
+  unsigned token = sh.top[r];
+  if (!greedy) {
+    if (holds != r)
+      held = weigh(a, base + r, __shfl_sync(~0u, drafts, r), r == rows - 1, greedy, 0.f, tag, lane);
+    token = sample(held, u, whole, lane);
+  }
+  if (token >= static_cast<unsigned>(a.vocab)) token = 0;
+  int* out = a.out + static_cast<long long>(request) * a.out_stride;
+  for (int i = lane; i < a.out_stride; i += 32)
+    out[i] = i < accepted ? drafts : i == accepted ? static_cast<int>(token) : -1;
+#if MUTANT == 7
+  if (lane == 0 && request == 0) out[-1] = token;  // a write one element to the left
+#endif
+  if (lane == 0) a.tickets[request] = (sh.ticket / TOKENS + 1) * TOKENS;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) verify(const __grid_constant__ Args a) {
+  __shared__ Shared sh;
+  int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31;
+  int row = blockIdx.y, chunk = blockIdx.x * WARPS + warp, begin = chunk * CHUNK;
+  const elem* p = a.logits + row * a.stride;
+  bool mine = chunk < a.chunks;
+  wait_for_the_kernel_before();
+  int request = ask(a.request_of + row), draft = ask(a.draft_ids + row);
+  uint4 raw[VECTORS];
+  if (mine) read(a, p, begin, lane, raw);
+  // While that is on its way: what comes after needs these.
+  unsigned ticket = tid == 0 ? take_ticket(a.tickets + request) : 0;
+  int base = ask(a.cu_rows + request), rows = ask(a.cu_rows + request + 1) - base;
+  float u = __int_as_float(ask(reinterpret_cast<const int*>(a.sample_u) + 2 * request + 1));
+  bool greedy = ask(a.greedy + request);
+  Part part;
+  float drafted = NEG_INF;
+  bool holds_draft = false;
+  if (mine) {
+    float x[LANE_ELEMENTS];
+#pragma unroll
+    for (int j = 0; j < LANE_ELEMENTS; ++j) x[j] = element(raw[j / PER_VECTOR], j % PER_VECTOR);
+    if (static_cast<unsigned>(draft - begin) < CHUNK) {
+#pragma unroll
+      for (int j = 0; j < LANE_ELEMENTS; ++j)
+        if (draft == token_at(begin, lane, j)) {
+          drafted = x[j];
+          x[j] = NEG_INF;
+          holds_draft = true;
+        }
+    }
+    part = condense(x, begin, lane, greedy, u);
+#if MUTANT == 5
+    // Out of bounds by one element, to the right of the row.
+    if (chunk == a.chunks - 1 && lane == 0) {
+      elem beyond = *static_cast<const volatile elem*>(p + a.vocab);
+      if (beyond == static_cast<elem>(12345)) part.value = 0.f;
+    }
+#endif
+  }
+  if (tid == 0) sh.ticket = ticket;
+  __syncthreads();
+  unsigned tag = sh.ticket >> TAG_SHIFT;
+  if (mine) {
+    if (lane == 0)
+      publish(a.parts + static_cast<long long>(row) * a.chunks + chunk,
+              pack(part.value, part.token, tag));
+    if (holds_draft) publish(a.drafted + row, pack(drafted, 0, tag));
+  }
+#if MUTANT == 6
+  bool last = (sh.ticket & (TOKENS - 1)) == rows * gridDim.x / 2;
+#else
+  bool last = (sh.ticket & (TOKENS - 1)) == rows * gridDim.x - 1;
+#endif
+#if STOP
+  if (last && tid == 0) a.tickets[request] = (sh.ticket / TOKENS + 1) * TOKENS;
+#else
+  if (last) finish(a, sh, request, base, rows, greedy);
+#endif
 }

@@ -10,6 +10,25 @@ from typing import Any
 from kernels_check.cuda import build
 
 LIBRARY = "libcuda.so.1"
+PROGRAMMATIC_SERIALIZATION = 6
+
+
+class _Attribute(ctypes.Structure):
+    """`CUlaunchAttribute`: its number, and a union of 64 bytes."""
+
+    _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int * 16))
+
+
+class _Launch(ctypes.Structure):
+    """`CUlaunchConfig`."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint) for name in ("x", "y", "z", "threads_x", "threads_y", "threads_z")),
+        ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", ctypes.c_uint),
+    )
 
 
 def device_count() -> int:
@@ -65,8 +84,14 @@ class Module:
         grid: Sequence[int],
         block: int,
         arguments: Sequence[Any],
+        *,
+        overlap: bool = False,
     ) -> None:
-        """Launch on torch's current stream; `arguments` are ctypes values or structures."""
+        """Launch on torch's current stream; `arguments` are ctypes values or structures.
+
+        `overlap`: its blocks may be placed while the kernel before it ends. It must wait for that
+        one's results itself (`griddepcontrol.wait`).
+        """
         import torch
 
         pointers = (ctypes.c_void_p * len(arguments))(
@@ -74,9 +99,9 @@ class Module:
         )
         x, y, z = (*grid, 1, 1)[:3]
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        code = self._driver.cuLaunchKernel(
-            function, x, y, z, block, 1, 1, 0, stream, pointers, None
-        )
+        attribute = _Attribute(PROGRAMMATIC_SERIALIZATION, 0, (ctypes.c_int * 16)(1))
+        how = _Launch(x, y, z, block, 1, 1, 0, stream, ctypes.pointer(attribute), int(overlap))
+        code = self._driver.cuLaunchKernelEx(ctypes.byref(how), function, pointers, None)
         self._check(code, "launch")
 
     def _check(self, code: int, what: str) -> None:

@@ -31,15 +31,15 @@ def captured(work: Sequence[Callable[[], Any]]) -> Any:
     return graph
 
 
-def replay_seconds(graph: Any, *, calls: int, budget_s: float = 0.04, repeats: int = 5) -> float:
-    """Seconds of one of the graph's `calls`: the median of `repeats` timed series of replays."""
+def replays(graph: Any, *, calls: int, budget_s: float = 0.04, repeats: int = 5) -> list[float]:
+    """Seconds of one of the graph's `calls`, in each of `repeats` timed series of replays."""
     import torch
 
     graph.replay()
     once = _timed(graph, 1)
     count = max(1, int(budget_s / repeats / max(once, 1e-6)))
     torch.cuda.synchronize()
-    return statistics.median(_timed(graph, count) / count for _ in range(repeats)) / calls
+    return [_timed(graph, count) / count / calls for _ in range(repeats)]
 
 
 def _timed(graph: Any, count: int) -> float:
@@ -54,12 +54,17 @@ def _timed(graph: Any, count: int) -> float:
     return float(begin.elapsed_time(end)) / 1000
 
 
-def seconds(work: Sequence[Callable[[], Any]], budget_s: float = 0.04) -> float:
-    """Seconds of one call when the calls follow each other round and round."""
+def samples(work: Sequence[Callable[[], Any]], budget_s: float = 0.04) -> list[float]:
+    """Seconds of one call when the calls follow each other round and round, measured five times."""
     graph = captured(work)
-    taken = replay_seconds(graph, calls=len(work), budget_s=budget_s)
+    taken = replays(graph, calls=len(work), budget_s=budget_s)
     graph.reset()
     return taken
+
+
+def seconds(work: Sequence[Callable[[], Any]], budget_s: float = 0.04) -> float:
+    """The median of `samples`."""
+    return statistics.median(samples(work, budget_s))
 
 
 def sets_for(size: int) -> int:

@@ -90,6 +90,42 @@ def verify(step: Step, pick: Callable[[int, Floats], int]) -> list[int]:
     return [*out, pick(len(step.tokens), step.target[len(step.tokens)])]
 
 
+def block_thresholds(step: Step) -> list[float]:
+    """What each position's uniform must not exceed under block verification (Sun et al. 2024)."""
+    vocab, k, made, r = step.target.shape[-1], len(step.tokens), [], 1.0
+    q = [
+        one_hot(token, vocab) if step.draft is None else step.draft[i]
+        for i, token in enumerate(step.tokens)
+    ]
+    for i, token in enumerate(step.tokens):
+        r = min(r * float(step.target[i][token] / q[i][token]), 1.0) if q[i][token] else 1.0
+        if i == k - 1:
+            made.append(r)
+            continue
+        left = float(np.maximum(r * step.target[i + 1] - q[i + 1], 0).sum())
+        made.append(left / (left + 1 - r) if left + 1 - r > 0 else 1.0)
+    return made
+
+
+def verify_block(step: Step, pick: Callable[[int, Floats], int]) -> list[int]:
+    """Block verification: everything up to the last position that is accepted stands."""
+    vocab, k = step.target.shape[-1], len(step.tokens)
+    accepted = 0
+    for i, threshold in enumerate(block_thresholds(step)):
+        if step.uniforms[i] <= threshold:
+            accepted = i + 1
+    out = list(step.tokens[:accepted])
+    if accepted == k:
+        return [*out, pick(k, step.target[k])]
+    r = 1.0
+    for i, token in enumerate(out):
+        q = 1.0 if step.draft is None else float(step.draft[i][token])
+        r = min(r * float(step.target[i][token]) / q, 1.0)
+    q_next = one_hot(step.tokens[accepted], vocab) if step.draft is None else step.draft[accepted]
+    left = np.maximum(r * step.target[accepted] - q_next, 0)
+    return [*out, pick(accepted, left / left.sum())]
+
+
 def verify_greedy(logits: npt.ArrayLike, tokens: Sequence[int]) -> list[int]:
     """Temperature 0: a token stands while it is the row's (first) largest logit."""
     best = np.argmax(np.asarray(logits), axis=-1)

@@ -57,6 +57,7 @@ def a_run(status: Status) -> str:
         at="2026-11-29T00:00:00+00:00",
         seconds=2,
         environment={"gpu": "G", "driver": "1", "versions": {"vllm": "0.25.1"}},
+        whole=True,
     )
     return json.dumps(said)
 

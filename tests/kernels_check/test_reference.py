@@ -70,6 +70,45 @@ def test_thresholds(p: list[float], q: list[float], u: float, emitted: list[int]
     assert sampling.verify(step, lambda position, weights: 9) == emitted
 
 
+@pytest.mark.parametrize("certain", [False, True], ids=["drawn-drafts", "certain-drafts"])
+def test_block_verification_emits_pairs_of_the_targets_distribution(certain: bool) -> None:
+    """Every draft and every outcome of the uniforms, weighed exactly; what was not emitted yet is
+    drawn from the target."""
+    p = np.array([[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.1, 0.1, 0.8]])
+    q = np.array([[0.2, 0.5, 0.3], [0.4, 0.4, 0.2]])
+    pairs = np.zeros((3, 3))
+    drafts = [(0, 1)] if certain else list(itertools.product(range(3), repeat=2))
+    for tokens in drafts:
+        chance = 1.0 if certain else q[0, tokens[0]] * q[1, tokens[1]]
+        h = sampling.block_thresholds(
+            sampling.Step(p, None if certain else q, list(tokens), [0, 0])
+        )
+        for within in itertools.product([True, False], repeat=2):
+            weight = chance * math.prod(
+                t if yes else 1 - t for t, yes in zip(h, within, strict=True)
+            )
+            if weight == 0:
+                continue
+            uniforms = [0.0 if yes else 1.0 + t for t, yes in zip(h, within, strict=True)]
+            step = sampling.Step(p, None if certain else q, list(tokens), uniforms)
+            left: list[sampling.Floats] = []
+
+            def pick(
+                position: int, weights: sampling.Floats, left: list[sampling.Floats] = left
+            ) -> int:
+                left.append(weights)
+                return -7
+
+            emitted = sampling.verify_block(step, pick)
+            first = left[0] if emitted[0] == -7 else np.eye(3)[emitted[0]]
+            if len(emitted) == 1:
+                second = p[1]
+            else:
+                second = left[0] if emitted[1] == -7 else np.eye(3)[emitted[1]]
+            pairs += weight * np.outer(first, second)
+    assert np.allclose(pairs, np.outer(p[0], p[1]))
+
+
 def test_padding_is_never_accepted_and_takes_nothing_from_the_residual() -> None:
     target = np.array([[0.25, 0.75], [0.5, 0.5]])
     seen = []

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,6 +74,48 @@ def test_a_nursery_that_dies_while_importing_loses_no_check() -> None:
     assert [result.status for result in done] == [Status.PASSED]
 
 
+STARTER = """
+import sys
+from kernels_check import runner
+from kernels_check.model import Check
+check = Check("hang", "tests.kernels_check.fakes:hang_and_tell", "", options={"tell": sys.argv[1]})
+runner.run([check], seed=1, jobs=1, done=print, preload=())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("whom", ["the-group", "the-process"])
+def test_a_run_that_is_ended_leaves_no_check_on_the_gpu(
+    tmp_path: Path, number: signal.Signals, whom: str
+) -> None:
+    """`timeout` and Ctrl-C signal the whole group; `kill` the process that was started."""
+    told = tmp_path / "pid"
+    run = subprocess.Popen([sys.executable, "-c", STARTER, str(told)], start_new_session=True)
+    try:
+        wait_for(lambda: told.exists() and told.read_text() != "", 20)
+        check = int(told.read_text())
+        os.killpg(run.pid, number) if whom == "the-group" else os.kill(run.pid, number)
+        run.wait(20)
+        wait_for(lambda: not alive(check), 20)
+    finally:
+        run.kill()
+
+
+def alive(process: int) -> bool:
+    """Whether it runs; where nobody waits for orphans they stay as zombies."""
+    try:
+        return ") Z " not in Path(f"/proc/{process}/stat").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def wait_for(condition: Callable[[], bool], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize(
     ("statuses", "code"),
     [
@@ -83,8 +130,9 @@ def test_exit_codes(statuses: list[Status], code: int) -> None:
     checks = [Check(str(i), "x:y", "") for i in range(len(statuses))]
     results = [Result(str(i), status, 1.0, "e") for i, status in enumerate(statuses)]
     said = report.as_json(
-        checks, results, seed=1, at="2025-11-29T00:00:00+00:00", seconds=1, environment={}
-    )
+        checks, results, seed=1, at="2025-11-29T00:00:00+00:00", seconds=1, environment={},
+        whole=True,
+    )  # fmt: skip
     assert said["exit"] == code
     assert said["verdict"] == report.VERDICTS[code]
     assert len(said["findings"]) == sum(
@@ -195,3 +243,34 @@ def test_curves_are_drawn_from_a_runs_json() -> None:
     assert drawn.count("<polyline") == 5
     assert "a &lt;model&gt;" in drawn
     assert "K 7, 50% accepted" in drawn
+
+
+def test_the_cost_data_is_made_from_the_samples_alone() -> None:
+    facts = {"shape": "x", "model": "m", "layers": 3, "context": 2048}
+    points = [
+        {**facts, "what": "step", "batch": int(b), "k": int(k), "samples_ms": [v + 1, v, v - 1]}
+        for b, row in MEASURED["ms"].items()
+        for k, v in row.items()
+    ]
+    points += [
+        {**facts, "what": "draft", "batch": int(b), "k": 1, "samples_ms": [v]}
+        for b, v in MEASURED["draft_ms_per_token"].items()
+    ]
+    found = payoff.from_raw("\n".join(json.dumps(point) for point in points))["cost.x"]
+    assert found["ms"] == MEASURED["ms"]
+    assert found["crossover"]["0.5"] == payoff.crossover(MEASURED, 0.5)
+
+
+def test_a_planted_mutant_is_a_check_in_the_middle_of_the_others() -> None:
+    options = command.parser().parse_args(["--plant", "read-one-to-the-right", "--plant", "fault"])
+    names = [check.name for check in command.select(options)]
+    plain = [check.name for check in command.select(command.parser().parse_args([]))]
+    assert set(names) - set(plain) == {"planted.read-one-to-the-right", "planted.fault"}
+    assert 5 < names.index("planted.fault") < len(names) - 5
+    with pytest.raises(SystemExit):
+        command.select(command.parser().parse_args(["--plant", "nothing-like-that"]))
+
+
+def test_beside_an_engine_nothing_is_timed() -> None:
+    chosen = command.select(command.parser().parse_args(["--shared"]))
+    assert [check.name for check in chosen if check.alone] == ["chip.health"]
