@@ -7,6 +7,7 @@ the request is not passed on: what was done is exactly the calls before it.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -15,6 +16,7 @@ import ssl
 import tempfile
 import threading
 from base64 import b64decode
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -43,11 +45,22 @@ class Between:
         self._config = config
         self.kubeconfig = folder / "kubeconfig-between"
         self._lock = threading.Lock()
+        self._open = threading.Event()
+        self._open.set()
         self.calls: list[str] = []
         """Method and path of every call, in order."""
         self.kill_before: int | None = None
         self.victim: int | None = None
         self.killed = False
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """No call is answered inside the block."""
+        self._open.clear()
+        try:
+            yield
+        finally:
+            self._open.set()
 
     def start_over(self, kill_before: int | None, victim: int | None) -> None:
         """Count from 0 again."""
@@ -66,6 +79,7 @@ class Between:
 
     def _pass(self, call: str) -> bool:
         """Whether the call is passed on."""
+        self._open.wait()
         with self._lock:
             if self.killed:
                 return False

@@ -1,0 +1,203 @@
+"""`deploy`, killed before each of its calls to the API server: the pool serves, the same completes.
+
+Two recipes take turns. One says how many servers there are, the other leaves that to an autoscaler:
+so objects are made, changed and removed, and the replicas change hands, in every round.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.kube.deploying import LABEL, RECIPE, Typed
+from tests.support.kube.between import Between
+from tests.support.kube.cluster import Cluster, is_ready
+from tests.support.processes import environment
+
+pytestmark = [pytest.mark.real_kubernetes, pytest.mark.slow]
+Object = dict[str, Any]
+LANES = 3
+REPLICAS = 2
+NURSERY = """
+import json, os, sys
+import kubernetes.dynamic
+import speccli.commands.deploy, speccli.core.deploy.cluster, speccli.core.kube.client
+import speccli.core.kube.transport, speccli.tables.deploy
+import speccli.core.manifests.sizes as sizes
+from speccli.main import main
+sizes.MIN_READY_S = 0  # how long a pod must have been ready: 10 s in life, and the rounds are many
+for line in sys.stdin:
+    asked = json.loads(line)
+    pid = os.fork()
+    if not pid:
+        for number, path in ((1, asked["out"]), (2, asked["err"])):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        sys.argv = ["specctl", *asked["words"]]
+        main()
+        os._exit(0)
+    print(pid, flush=True)
+    print(os.waitpid(pid, 0)[1], flush=True)
+"""
+"""Starts commands in processes of their own, without the second that their imports take."""
+COMMON = (
+    "--no-monitoring",
+    "--set",
+    "storage.persist=false",
+    "--set",
+    "serving.shutdown_timeout_s=1",
+)
+ARMS: tuple[tuple[str, ...], ...] = (
+    ("--autoscaler", "none", "--replicas", str(REPLICAS), "--set", "draft.K=3"),
+    ("--autoscaler", "hpa", "--set", "draft.K=4", "--set", "scaling.max=2"),
+)
+
+
+class Lane:
+    """One deployment, its two recipes, and who stands between it and the API server."""
+
+    def __init__(
+        self,
+        typed: Typed,
+        number: int,
+        between: Between,
+        folder: Path,
+        nursery: subprocess.Popen[str],
+    ) -> None:
+        self.name = f"lane-{number}"
+        self.folder, self.nursery = folder, nursery
+        self.typed, self.api, self.between = typed, typed.cluster.api, between
+        self.arm = 0
+        self.faults: list[str] = []
+        self.rounds = 0
+        self.last = ""
+
+    def deploy(self, arm: int, kill_before: int | None) -> subprocess.CompletedProcess[str]:
+        """The command in a process of its own, killed before a call."""
+        words = ("deploy", RECIPE, "--name", self.name, *COMMON, *ARMS[arm], "-o", "json")
+        out, err = self.folder / "out", self.folder / "err"
+        told = {"words": [*words, "--kubeconfig", str(self.between.kubeconfig)]}
+        assert self.nursery.stdin is not None
+        assert self.nursery.stdout is not None
+        # Until its number is known nothing can be killed; nothing of it is asked before that.
+        with self.between.held():
+            self.nursery.stdin.write(json.dumps({**told, "out": str(out), "err": str(err)}) + "\n")
+            self.nursery.stdin.flush()
+            self.between.start_over(kill_before, int(self.nursery.stdout.readline()))
+        code = os.waitstatus_to_exitcode(int(self.nursery.stdout.readline()))
+        return subprocess.CompletedProcess(words, code, out.read_text(), err.read_text())
+
+    def complete(self, arm: int) -> None:
+        """The same again, to its end."""
+        done = self.deploy(arm, None)
+        assert done.returncode == 0, f"{self.name}: {done.stderr[-2000:]}"
+        told = json.loads(done.stdout)
+        assert told["proof"]["verdict"] == "proven"
+        record = self.typed.record(self.name)
+        assert record["state"] == "ready"
+        assert record["recipe"]["draft"]["K"] == 3 + arm
+        live = self.api.get("Deployment", self.name)
+        words = " ".join(live["spec"]["template"]["spec"]["containers"][0]["args"])
+        assert f'"num_speculative_tokens":{3 + arm}' in words
+        assert live["spec"]["replicas"] == REPLICAS
+        scaled = self.api.find("HorizontalPodAutoscaler", self.name) is not None
+        assert scaled is (arm == 1)
+        self.arm = arm
+
+    def watch(self, enough: threading.Event) -> None:
+        """Note each moment at which nobody served, or the pool was told to be smaller."""
+        while not enough.is_set():
+            told = self.api.get("Deployment", self.name)["spec"]["replicas"]
+            if told != REPLICAS:
+                self.faults.append(f"spec.replicas {told}")
+            pods = [pod for pod in self.api.objects("Pod", {LABEL: self.name}) if is_ready(pod)]
+            leaving = [pod for pod in pods if pod["metadata"].get("deletionTimestamp")]
+            serving = [pod for pod in pods if pod not in leaving]
+            answers = [self.api.proxy(pod["metadata"]["name"], "health")[0] for pod in serving[:1]]
+            if not serving:
+                self.faults.append("no pod was ready")
+            if answers not in ([200], []) and not self._left(serving[0]):
+                self.faults.append(f"{serving[0]['metadata']['name']} answered {answers}")
+            time.sleep(0.15)
+
+    def _left(self, pod: Object) -> bool:
+        """Whether a pod has begun to leave since it was looked at."""
+        now = self.api.find("Pod", pod["metadata"]["name"])
+        return now is None or "deletionTimestamp" in now["metadata"] or not is_ready(now)
+
+    def play(self, first: int) -> None:
+        """Every LANES-th call, until one comes to its end before that call."""
+        call = first
+        while True:
+            other, before = 1 - self.arm, self.typed.owned(self.name)
+            done = self.deploy(other, call)
+            if not self.between.killed:
+                assert done.returncode == 0, done.stderr[-2000:]
+                self.arm = other
+                return
+            assert done.returncode == -9, done.stderr[-2000:]
+            self.rounds += 1
+            self.last = f"{self.name}: killed before call {call}, {len(self.between.writes)} writes"
+            if self.between.writes:
+                self.complete(other)
+            else:  # nothing was changed: it is as if it had not begun
+                assert self._settled(before) == before, f"before call {call}"
+            call += LANES
+
+    def _settled(self, before: dict[str, str]) -> dict[str, str]:
+        """What is there now, but for what controllers write into a status."""
+        now = self.typed.owned(self.name)
+        for name in before:
+            if name.startswith(("Deployment/", "HorizontalPod", "PodDisruption")):
+                now[name] = before[name]
+        return now
+
+
+@pytest.fixture
+def lanes(cluster: Cluster, tmp_path: Path) -> Iterator[list[Lane]]:
+    typed = Typed(cluster, tmp_path)
+    with contextlib.ExitStack() as stack:
+        made = []
+        for number in range(LANES):
+            folder = tmp_path / f"lane-{number}"
+            folder.mkdir()
+            between = stack.enter_context(Between(cluster.kubeconfig, folder))
+            nursery = stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", NURSERY],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    env=environment(XDG_CACHE_HOME=str(typed.env["XDG_CACHE_HOME"])),
+                )
+            )
+            stack.callback(nursery.kill)
+            made.append(Lane(typed, number, between, folder, nursery))
+        yield made
+
+
+def test_killed_before_any_call_it_serves_on_and_the_same_completes_it(
+    lanes: list[Lane],
+) -> None:
+    with ThreadPoolExecutor(2 * LANES) as threads:
+        list(threads.map(lambda lane: lane.complete(0), lanes))
+        enough = threading.Event()
+        watches = [threads.submit(lane.watch, enough) for lane in lanes]
+        try:
+            list(threads.map(lambda lane: lane.play(int(lane.name[-1])), lanes))
+        finally:
+            enough.set()
+        for watched in watches:
+            watched.result(30)
+    assert [fault for lane in lanes for fault in lane.faults] == []
+    assert sum(lane.rounds for lane in lanes) > 60, "it was hardly killed at all"
