@@ -66,6 +66,8 @@ class Subject:
     """False where the engine is known to run without speculation."""
     engines: int | None = None
     """How many engines are paid for; None: as many as there are gauges."""
+    partial: bool = False
+    """Whether a part of a page could not be used: what lacks may have been there."""
 
 
 def measure(subject: Subject, pricing: Pricing) -> Metrics:
@@ -105,9 +107,10 @@ def measure(subject: Subject, pricing: Pricing) -> Metrics:
 
 def acceptance_rate(subject: Subject) -> Number:
     """Σ accepted / Σ draft tokens, 0..1."""
-    sums = subject.pool.sums("accepted_tokens", "draft_tokens")
+    slots = ("draft_tokens", "accepted_tokens")
+    sums = subject.pool.sums(*reversed(slots))
     if sums is None:
-        return _from_gauge(subject, rate=True)
+        return _from_gauge(subject, *slots)
     accepted, drafted = sums
     if drafted < LEAST:
         return _no_drafts(subject)
@@ -116,9 +119,10 @@ def acceptance_rate(subject: Subject) -> Number:
 
 def acceptance_length(subject: Subject) -> Number:
     """1 + Σ accepted / Σ drafts, tokens per verify step."""
-    sums = subject.pool.sums("accepted_tokens", "drafts")
+    slots = ("drafts", "accepted_tokens")
+    sums = subject.pool.sums(*reversed(slots))
     if sums is None:
-        return _from_gauge(subject, rate=False)
+        return _from_gauge(subject, *slots)
     accepted, drafts = sums
     if drafts < LEAST:
         return _no_drafts(subject)
@@ -168,9 +172,10 @@ def _drafts_are_full(pool: Pool) -> bool:
 
 def tokens_per_step(subject: Subject) -> Number:
     """(Δ generation − Δ ttft_count) / Δ itl_count: output tokens per request and decode step."""
-    sums = subject.pool.sums("generation_tokens", "ttft.count", "itl.count")
+    slots = ("itl.count", "ttft.count", "generation_tokens")
+    sums = subject.pool.sums(*reversed(slots))
     if sums is None:
-        return Number.unknown(_absent(subject, "itl"))
+        return Number.unknown(_absent(subject, *slots))
     generated, first, steps = sums
     if steps < LEAST:
         return Number.unknown("no decode steps in the window", n=0)
@@ -186,9 +191,10 @@ def batch_size(subject: Subject) -> Number:
         return Number.unknown(
             "several API servers: each counts its own steps (vLLM PR #51329), so no step count"
         )
-    sums = subject.pool.sums("itl.count", "ttft.count", "steps")
+    slots = ("steps", "ttft.count", "itl.count")
+    sums = subject.pool.sums(*reversed(slots))
     if sums is None:
-        return Number.unknown(_absent(subject, "steps"))
+        return Number.unknown(_absent(subject, *slots))
     itl, ttft, steps = sums
     if steps < LEAST or itl + ttft < LEAST:
         return Number.unknown("no steps in the window", n=0)
@@ -208,7 +214,7 @@ def queue_observed_ms(subject: Subject) -> Number:
     """Mean wait of the requests that finished in the window; it lags by a request's length."""
     sums = subject.pool.sums("queue.sum", "queue.count")
     if sums is None:
-        return Number.unknown(_absent(subject, "queue"))
+        return Number.unknown(_absent(subject, "queue.count"))
     total, n = sums
     if n < LEAST:
         return Number.unknown("no request finished in the window", n=0)
@@ -256,11 +262,15 @@ def _ratio(subject: Subject, part: float, whole: float) -> Number:
     return Number.known(value, n=whole, reason=_since(subject))
 
 
-def _from_gauge(subject: Subject, *, rate: bool) -> Number:
-    """Acceptance of an engine that exports only a gauge of its length (SGLang)."""
+def _from_gauge(subject: Subject, *slots: str) -> Number:
+    """Acceptance of an engine that exports only a gauge of its length (SGLang).
+
+    `slots`: the counters that it would be made of.
+    """
+    rate = "draft_tokens" in slots
     lengths = [g["acceptance_length"] for g in subject.gauges if "acceptance_length" in g]
     if not lengths:
-        return Number.unknown(_absent(subject, "drafts" if not rate else "draft_tokens"))
+        return Number.unknown(_absent(subject, *slots))
     if len(lengths) > 1:
         return Number.unknown(
             "gauges of several engines cannot be pooled: their weights are unknown"
@@ -293,7 +303,7 @@ def _count(subject: Subject, slot: str) -> Number:
 
 def _rate(subject: Subject, *slots: str) -> Number:
     if subject.pool.sums(*slots) is None:
-        return Number.unknown(_absent(subject, slots[0]))
+        return Number.unknown(_absent(subject, *slots))
     if subject.pool.torn and slots[0] in _SPECULATION:
         return Number.unknown(_TORN)
     rate = subject.pool.rate(*slots)
@@ -315,14 +325,20 @@ def _cost(pricing: Pricing, engines: int, rate: Number) -> Number:
     return pricing.per_million(engines, rate.value)
 
 
-def _absent(subject: Subject, field: str) -> str:
+def _absent(subject: Subject, *slots: str) -> str:
+    """Why there is no sum of them all: the first that no engine has, as a rule."""
     if not subject.pool.members:
         return "no data in the window"
+    lacking = [slot for slot in slots if subject.pool.sums(slot) is None]
+    field = (lacking or slots)[0].partition(".")[0]
     if field in subject.pool.absent:
         return subject.pool.absent[field]
     if field in {"drafts", "draft_tokens", "accepted_tokens"} and not subject.speculating:
         return "no speculation metrics: speculation is off"
-    return adapter_named(subject.kind).why_absent(field)
+    why = adapter_named(subject.kind).why_absent(field)
+    if not lacking and len(slots) > 1:
+        return f"no engine has all of {', '.join(slots)}"
+    return f"{why}, or could not be read" if subject.partial else why
 
 
 def _since(subject: Subject) -> str | None:

@@ -110,6 +110,7 @@ class EngineSnapshot:
             self.kind,
             self.several_api_servers,
             speculating=self.method != "none",
+            partial=self.state == "partial",
         )
 
     @cached_property
@@ -177,6 +178,7 @@ class Snapshot:
             self._kind,
             any(e.several_api_servers for e in members),
             speculating=any(e.method != "none" for e in members),
+            partial=any(e.state == "partial" for e in members),
         )
 
     @property

@@ -55,6 +55,20 @@ def test_acceptance_is_pooled_before_dividing() -> None:
     assert metrics.drafts.value == 220
 
 
+def test_the_counter_that_lacks_is_the_one_that_is_named() -> None:
+    """Its series was there and no number: it was dropped, and the others stay."""
+    left = grown({"drafts": 100, "draft_tokens": 300})
+    metrics = measured(left)
+    name = "vllm:spec_decode_num_accepted_tokens_total is not exposed"
+    assert metrics.acceptance_rate.reason == metrics.acceptance_length.reason == name
+    assert metrics.draft_tokens.value == 300
+    partial = Subject(Pool([left]), [{}], "vllm", partial=True)
+    told = measure(partial, Pricing()).acceptance_rate.reason
+    assert told == f"{name}, or could not be read"
+    apart = measured(left, grown({"accepted_tokens": 200}))
+    assert apart.acceptance_rate.reason == "no engine has all of draft_tokens, accepted_tokens"
+
+
 def test_acceptance_by_position_is_unconditional() -> None:
     metrics = measured(spec(1000, 5000, 836, 720, 90, 20, 5, 1))
     assert [n.value for n in metrics.acceptance_by_position] == [0.72, 0.09, 0.02, 0.005, 0.001]
