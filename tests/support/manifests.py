@@ -99,9 +99,8 @@ def _seen() -> set[tuple[tuple[int, int], str]]:
     return set()
 
 
-def validate_new(objects: Iterable[Object], server: tuple[int, int]) -> int:
+def validate_new(objects: Iterable[Object], server: tuple[int, int]) -> None:
     """The same of many; those that differ only in what texts say are held against it once."""
-    held = 0
     for each in objects:
         if each["kind"] in CUSTOM:
             continue
@@ -109,8 +108,6 @@ def validate_new(objects: Iterable[Object], server: tuple[int, int]) -> int:
         if (server, shape) not in _seen():
             validate(each, server)
             _seen().add((server, shape))
-            held += 1
-    return held
 
 
 def _shape(value: Any) -> Any:

@@ -69,7 +69,7 @@ SETS = {
     ),
     st.data(),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_it_is_rendered_or_refused(
     name: str, keys: list[str], options: dict[str, Any], data: st.DataObject
 ) -> None:

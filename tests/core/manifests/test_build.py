@@ -78,7 +78,7 @@ def test_each_call_makes_the_same_anew() -> None:
 
 
 @given(st.permutations(sorted(VARIANTS)))
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 def test_no_rendering_depends_on_those_before_it(order: list[str]) -> None:
     alone = {"default": json.dumps(made("default")), "everything": json.dumps(made("everything"))}
     for variant in order:

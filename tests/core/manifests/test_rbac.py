@@ -47,10 +47,8 @@ def test_every_rendered_kind_can_be_applied_looked_for_and_deleted() -> None:
 
 def test_reading_changes_nothing() -> None:
     read = allowed("read.yaml")
-    assert {verb for _, _, verb in read} == {"get", "list"}
-    assert {resource for _, resource, _ in read} == {
-        *("deployments", "statefulsets", "pods", "pods/proxy")
-    }
+    assert {verb for _, _, verb in read} <= {"get", "list", "watch"}
+    assert ("", "pods/proxy", "get") in read  # what changes an engine is a POST: create
     assert not {verb for _, _, verb in allowed("deploy-cluster.yaml")} & WRITES
 
 
