@@ -32,7 +32,9 @@ class _Note:
 
     incarnation: tuple[str, int]
     doing: str | None = None
+    """How far it has come."""
     crash: Crash | None = None
+    """Why it ended; of a run that loads, why the one before did."""
 
 
 class Notes:
@@ -55,10 +57,18 @@ class Notes:
         self._next = 0.0
         self._busy = threading.Lock()
         self._may_read_logs = True
+        self._looked_into: set[tuple[str, int]] = set()
+
+    def unread(self, pods: Iterable[Pod]) -> tuple[str, ...]:
+        """Pods of which more may be told once they have been looked into for the first time."""
+        return tuple(
+            pod.name for pod in pods if _is_due(pod) and pod.incarnation not in self._looked_into
+        )
 
     def look(self, pods: Collection[Pod]) -> None:
         """Read what there is to read, where it is time and not under way."""
-        due = [pod for pod in pods if pod.stage == "loading" or pod.crashed]
+        due = [pod for pod in pods if _is_due(pod)]
+        due.sort(key=lambda pod: pod.incarnation in self._looked_into)
         if due and self._clock() >= self._next and self._busy.acquire(blocking=False):
             self._next = self._clock() + EVERY_S
             threading.Thread(
@@ -72,8 +82,8 @@ class Notes:
             note = None
         if pod.crashed:
             return _crashed(pod, scrape, note.crash if note else self._plain(pod))
-        if pod.stage == "loading" and note is not None and note.doing:
-            return replace(scrape, error=note.doing)
+        if pod.stage == "loading" and note is not None:
+            return _loading(scrape, note)
         if pod.stage == "pending" and (why := self._plain(pod)) is not None:
             return replace(scrape, error=why.cause, fix=why.fix)
         return scrape
@@ -91,17 +101,18 @@ class Notes:
                     self._one(pod)
                 except SpecctlError:
                     continue  # the screen says what it knows without
+                finally:
+                    self._looked_into.add(pod.incarnation)
         finally:
             self._busy.release()
 
     def _one(self, pod: Pod) -> None:
         known = self._notes.get(pod.name)
-        if pod.crashed:
-            if known is None or known.incarnation != pod.incarnation or known.crash is None:
-                crash = classify_pod(self._cluster, self._namespace, pod.name)
-                self._notes[pod.name] = _Note(pod.incarnation, crash=crash)
-            return
-        if not self._may_read_logs:
+        crash = known.crash if known and known.incarnation == pod.incarnation else None
+        if crash is None and (pod.crashed or pod.restarts):
+            crash = classify_pod(self._cluster, self._namespace, pod.name)
+            self._notes[pod.name] = _Note(pod.incarnation, crash=crash)
+        if pod.crashed or not self._may_read_logs:
             return
         container = next(
             (engine_of(p)[0] for p in self._pods() if p["metadata"]["name"] == pod.name), None
@@ -111,8 +122,19 @@ class Notes:
         except NotAuthorisedError:
             self._may_read_logs = False
             return
-        again = f" (start {pod.restarts + 1})" if pod.restarts else ""
-        self._notes[pod.name] = _Note(pod.incarnation, doing=vllm_start.told(log) + again)
+        self._notes[pod.name] = _Note(pod.incarnation, vllm_start.told(log), crash)
+
+
+def _is_due(pod: Pod) -> bool:
+    return pod.crashed or pod.stage == "loading"
+
+
+def _loading(scrape: Scrape, note: _Note) -> Scrape:
+    doing = note.doing or scrape.error or "loading"
+    if note.crash is None:
+        return replace(scrape, error=doing)
+    start = f"start {note.incarnation[1] + 1}; the one before ended: {note.crash.cause}"
+    return replace(scrape, error=f"{doing} ({start})", fix=note.crash.fix)
 
 
 def _crashed(pod: Pod, scrape: Scrape, crash: Crash | None) -> Scrape:

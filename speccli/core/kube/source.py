@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from speccli.core.kube.credentials import Credentials
 
+_LOOK_S = 0.05
 _STILL_S = 3.0
 """How long the API server's last word that it is there is believed."""
 
@@ -85,6 +86,22 @@ class PodSource(ScrapeSource):
         """The same, ending in time for the next round."""
         await self._arrive()
         return [*await super().soon(), *self._others()]
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """Pods that owe an answer, or of which the cluster may still say more."""
+        unread = self._notes.unread(self._pods.values()) if self._notes is not None else ()
+        return (*super().awaited, *unread)
+
+    async def unheard(self) -> list[Scrape]:
+        """What has come in, once every pod has been heard and looked into."""
+        found = await super().unheard()
+        for _ in range(round(_STILL_S / _LOOK_S)):
+            if self._notes is None or not self._notes.unread(self._pods.values()):
+                break
+            self._notes.look(self._pods.values())
+            await asyncio.sleep(_LOOK_S)
+        return [*found, *self._others()]
 
     async def aclose(self) -> None:
         """Watch no more, and close the connections."""
