@@ -135,9 +135,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             at=at,
             seconds=time.monotonic() - started,
             environment=facts,
-            whole=options.only is None and not options.plant and not options.shared
-            and len(done) == len(checks),
-        )  # fmt: skip
+            whole=options.only is None and not options.plant and len(done) == len(checks),
+            shared=options.shared,
+        )
 
     def done(result: Result) -> None:
         ended[result.name] = result
@@ -145,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.json.write_text(json.dumps(document(), indent=1) + "\n")
         if options.format == "lines":
             _say(json.dumps(result.as_json()))
-        elif options.format == "table":
+        else:
             _tell(report.table([result]))
 
     jobs = (

@@ -82,8 +82,13 @@ def as_json(
     seconds: float,
     environment: Mapping[str, Any],
     whole: bool,
+    shared: bool = False,
 ) -> dict[str, Any]:
-    """The run. `whole`: every check that is always run was asked for, and nothing was planted."""
+    """The run.
+
+    `whole`: every check that is always run was run, and nothing was planted. `shared`: beside an
+    engine, so that no speed was measured.
+    """
     found = findings(checks, results, str(environment.get("gpu_uuid") or "gpu"))
     code = exit_code(found, results)
     return {
@@ -94,6 +99,7 @@ def as_json(
         "exit": code,
         "verdict": VERDICTS[code],
         "whole": whole,
+        "shared": shared,
         "environment": dict(environment),
         "checks": [result.as_json() for result in results],
         "findings": found,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from speccli import diagnostics, output
+from speccli.commands._cluster_options import ContextOption, KubeconfigOption, NamespaceOption
 from speccli.options import FormatOption
 
 if TYPE_CHECKING:
@@ -35,13 +36,38 @@ def _group() -> None:
 @app.command("check", epilog=_EPILOG)
 def check(
     local: Annotated[
-        bool, typer.Option("--local", help="On this machine; the only way there is yet.")
-    ] = True,
+        bool, typer.Option("--local", help="On this machine; so it is without --job or --exec.")
+    ] = False,
+    job: Annotated[
+        bool, typer.Option("--job", help="As a Job of its own: one GPU, restricted security.")
+    ] = False,
+    pod: Annotated[
+        str | None, typer.Option("--exec", metavar="POD", help="Inside a pod that runs.")
+    ] = None,
+    image: Annotated[
+        str | None, typer.Option(metavar="IMAGE", help="With --job: the image to check.")
+    ] = None,
+    deployment: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="With --job: the image and placement of a deployment."),
+    ] = None,
+    node: Annotated[
+        str | None, typer.Option(metavar="NAME", help="With --job: the one node to check.")
+    ] = None,
+    container: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="With --exec: its container.", show_default="the engine's"
+        ),
+    ] = None,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
     python: Annotated[
         str | None,
         typer.Option(
             metavar="PATH",
-            help="The interpreter that has torch and the engine.",
+            help="With --local: the interpreter that has torch and the engine.",
             show_default="specctl's own",
         ),
     ] = None,
@@ -67,12 +93,12 @@ def check(
 ) -> None:
     """Say whether the kernels that verify drafts are right here, before traffic is let in.
 
-    Runs the checks with the engine's own Python. docs/kernels.md says what each one claims.
+    Runs the checks with the engine's own Python. docs/kernels.md says what each one claims. The
+    result is remembered, so that `deploy` can ask for a fresh pass.
     """
-    from speccli.core import kernels
+    from speccli.core import kernels, kernels_ways
     from speccli.core.units import seconds
 
-    del local
     wanted = kernels.wanted(
         python,
         only or (),
@@ -80,7 +106,10 @@ def check(
         {"--soak": soak or None, "--seed": seed, "--svg": svg and svg.absolute()},
         seconds(deadline, what="--deadline"),
     )
-    document = kernels.check(wanted, diagnostics.say)
+    asked = kernels_ways.Asked(
+        local, job, pod, wanted, image, deployment, node, container, namespace, context, kubeconfig
+    )
+    document = kernels_ways.check(asked, diagnostics.say, diagnostics.warn)
 
     def table() -> RenderableType:
         from speccli.tables.kernels import kernels_table

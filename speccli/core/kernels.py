@@ -101,12 +101,17 @@ def _watch(
             assert running.stderr is not None
             for line in running.stderr:
                 last = line.strip() or last
-                result = last.removeprefix(f"{PACKAGE}: ")
-                if result.partition(" ")[0] in STATUSES:
-                    progress(result)
+                if (text := progress_of(line)) is not None:
+                    progress(text)
         finally:
             watchdog.cancel()
         return running.wait(), last
+
+
+def progress_of(line: str) -> str | None:
+    """A check's line, where a line of stderr is one."""
+    text = line.strip().removeprefix(f"{PACKAGE}: ")
+    return text if text.partition(" ")[0] in STATUSES else None
 
 
 def _deadline(seconds: float, running: subprocess.Popen[str]) -> threading.Timer:

@@ -9,16 +9,20 @@ import base64
 import gzip
 import io
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 NAME = "specctl-kernels-check"
+CONTAINER = "kernels-check"
 ARCHIVE = "kernels_check.tgz"
 PACKED, WORK = "/check", "/work"
 LABELS = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/managed-by": "specctl"}
 USER = 10001
+KEPT_S = 3600
+"""How long a Job that nobody cleaned up stays after its end."""
+_GPU_TAINT = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 
 
 @dataclass(frozen=True)
@@ -32,11 +36,17 @@ class JobRequest:
     """One node, by its host name; None: any with a GPU."""
     arguments: tuple[str, ...] = ()
     deadline_s: int = 900
+    name: str = NAME
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+    """Of the deployment, beyond the usual taint of GPU nodes."""
+    selector: Mapping[str, str] | None = None
+    """Labels of the nodes that the deployment wants."""
+    pull_secrets: tuple[str, ...] = ()
 
 
 def objects(request: JobRequest, package: Path) -> list[dict[str, Any]]:
     """A ConfigMap with the package, and the Job."""
-    metadata = {"name": NAME, "namespace": request.namespace, "labels": LABELS}
+    metadata = {"name": request.name, "namespace": request.namespace, "labels": LABELS}
     archive = base64.b64encode(pack(package)).decode()
     source = {
         "apiVersion": "v1",
@@ -51,7 +61,7 @@ def objects(request: JobRequest, package: Path) -> list[dict[str, Any]]:
         "spec": {
             "backoffLimit": 0,
             "activeDeadlineSeconds": request.deadline_s,
-            "ttlSecondsAfterFinished": 3600,
+            "ttlSecondsAfterFinished": KEPT_S,
             "template": {"metadata": {"labels": LABELS}, "spec": _pod(request)},
         },
     }
@@ -91,16 +101,24 @@ def _pod(request: JobRequest) -> dict[str, Any]:
             "fsGroup": USER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        "tolerations": [
+            _GPU_TAINT,
+            *(dict(each) for each in request.tolerations if each != _GPU_TAINT),
+        ],
         "containers": [_container(request)],
         "volumes": [
-            {"name": "check", "configMap": {"name": NAME}},
+            {"name": "check", "configMap": {"name": request.name}},
             {"name": "work", "emptyDir": {"sizeLimit": "8Gi"}},
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}},
         ],
     }
+    selector = dict(request.selector or {})
     if request.node:
-        pod["nodeSelector"] = {"kubernetes.io/hostname": request.node}
+        selector["kubernetes.io/hostname"] = request.node
+    if selector:
+        pod["nodeSelector"] = selector
+    if request.pull_secrets:
+        pod["imagePullSecrets"] = [{"name": name} for name in request.pull_secrets]
     return pod
 
 
@@ -115,7 +133,7 @@ def _container(request: JobRequest) -> dict[str, Any]:
         "KERNELS_CHECK_IMAGE": request.image,
     }
     return {
-        "name": "kernels-check",
+        "name": CONTAINER,
         "image": request.image,
         "command": command(request.arguments),
         "env": [{"name": name, "value": value} for name, value in environment.items()],

@@ -51,6 +51,10 @@ class Behaviour:
     """Requests it runs at once; None for what its arguments say."""
     step_factor: float = 1.0
     """How much slower than an H100 in the simulator's figures its steps are."""
+    runs: bool = False
+    """A container that is no engine runs its command on this machine, its volumes in a folder."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """More environment for such a command, and for what is executed in any container."""
 
     def fits(self, labels: Mapping[str, str], text: str) -> bool:
         """Whether it is for a container of a pod with these labels."""

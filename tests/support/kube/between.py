@@ -71,11 +71,12 @@ class Between:
     @property
     def writes(self) -> list[str]:
         """The calls that change something."""
-        return [
-            call
-            for call in self.calls
-            if call.split()[0] in _WRITES and "dryRun=All" not in call and "/proxy/" not in call
-        ]
+        return [call for call in self.calls if _changes(call)]
+
+    @property
+    def before_writes(self) -> int:
+        """How many calls come before the first of them."""
+        return next((i for i, call in enumerate(self.calls) if _changes(call)), len(self.calls))
 
     def _pass(self, call: str) -> bool:
         """Whether the call is passed on."""
@@ -103,21 +104,27 @@ class Between:
                     self.close_connection = True
                     return
                 status, headers, found = between._ask(self, body)
-                self.send_response(status)
-                for name, value in headers:
-                    if name.lower() not in _HOP:
-                        self.send_header(name, value)
-                self.send_header("Content-Length", str(len(found)))
-                self.end_headers()
-                self.wfile.write(found)
+                with contextlib.suppress(OSError):  # it was killed while it waited
+                    self.send_response(status)
+                    for name, value in headers:
+                        if name.lower() not in _HOP:
+                            self.send_header(name, value)
+                    self.send_header("Content-Length", str(len(found)))
+                    self.end_headers()
+                    self.wfile.write(found)
 
             do_GET = do_POST = do_PATCH = do_DELETE = do_PUT = answer  # noqa: N815
 
             def log_message(self, format: str, *args: Any) -> None:
                 """Say nothing."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                """A client that was killed is none."""
+
+        self._server = Server(("127.0.0.1", 0), Handler)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{self._server.server_address[1]}"
         name = self._config["clusters"][0]["name"]
@@ -148,3 +155,7 @@ class Between:
             return answer.status, answer.getheaders(), answer.read()
         finally:
             upstream.close()
+
+
+def _changes(call: str) -> bool:
+    return call.split()[0] in _WRITES and "dryRun=All" not in call and "/proxy/" not in call

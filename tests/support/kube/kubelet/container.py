@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import signal
 import sys
 from datetime import UTC, datetime
@@ -36,6 +37,7 @@ class Container:
         self.last: Object = {}
         self.process: asyncio.subprocess.Process | None = None
         self._began = now()
+        self.env: dict[str, str] = {}
 
     @property
     def name(self) -> str:
@@ -61,11 +63,20 @@ class Container:
         path = self.folder / f"{self.name}.{self.restarts - int(previous)}.log"
         return path if path.exists() else None
 
-    async def start(self, address: str, behaviour: Behaviour) -> None:
-        """Run it: the simulated engine for an engine, and for anything else a word in the log."""
+    async def start(self, address: str, behaviour: Behaviour, volumes: Path | None = None) -> None:
+        """Run it: the simulated engine for an engine, and for anything else a word in the log.
+
+        `volumes`: run its own command, with what it mounts below this folder.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
+        self.env = dict(behaviour.env)
+        environment = {**os.environ, **self.env}
         command = [sys.executable, "-c", "print('not an engine: nothing is run here')"]
-        if self.is_engine:
+        if volumes is not None and not self.is_engine:
+            command = [self._moved(word, volumes) for word in self.words]
+            for one in self.spec.get("env", []):
+                environment[one["name"]] = self._moved(one.get("value", ""), volumes)
+        elif self.is_engine:
             words = self.words
             words = words[words.index("vllm") + 1 :] if "vllm" in words else words
             given = {
@@ -77,10 +88,18 @@ class Container:
             command = [sys.executable, "-m", "tests.support.kube.engine", json.dumps(given)]
         with (self.folder / f"{self.name}.{self.restarts}.log").open("wb") as log:
             self.process = await asyncio.create_subprocess_exec(
-                "setpriv", "--pdeathsig", "KILL", "--", *command, stdout=log, stderr=log
-            )
+                "setpriv", "--pdeathsig", "KILL", "--", *command,
+                stdout=log, stderr=log, env=environment,
+            )  # fmt: skip
         self._began = now()
         self.state = {"running": {"startedAt": self._began}}
+
+    def _moved(self, text: str, volumes: Path) -> str:
+        """A word with the paths of mounts below `volumes`."""
+        mounts = [re.escape(one["mountPath"]) for one in self.spec.get("volumeMounts", [])]
+        if not mounts:
+            return text
+        return re.sub(rf"(?<![\w/.])({'|'.join(mounts)})(?=[/\s]|$)", rf"{volumes}\1", text)
 
     async def ended(self, behaviour: Behaviour) -> int:
         """Wait for its end and note it; the exit code as a container has it."""

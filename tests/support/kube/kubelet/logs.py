@@ -1,4 +1,4 @@
-"""The kubelet's own server, from which the API server fetches the logs of containers."""
+"""The kubelet's own server: the API server fetches logs from it and has programs executed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from tests.support.kube.kubelet import execute
 from tests.support.kube.kubelet.container import Container
 from tests.support.kube.nodes import KUBELET_PORT
 
@@ -48,7 +49,15 @@ async def serve(folder: Path, find: Find) -> web.AppRunner:
         await response.write_eof()
         return response
 
+    async def run_in_container(http: web.Request) -> web.StreamResponse:
+        names = http.match_info
+        container = find(names["namespace"], names["pod"], names["container"])
+        if container is None or not container.running:
+            return web.Response(status=500, text=f'container "{names["container"]}" not found')
+        return await execute.serve(http, container)
+
     app = web.Application()
+    app.router.add_get("/exec/{namespace}/{pod}/{container}", run_in_container)
     app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", container_logs)
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(folder / "kubelet.pem", folder / "kubelet.key")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import signal
 from collections.abc import AsyncIterator
@@ -250,8 +251,27 @@ class Pod:
 
     async def _start(self, container: Container, does: Behaviour) -> None:
         await self.tell("Created", f"Created container: {container.name}", of=container.name)
-        await container.start(self.address, does)
+        volumes = await self._volumes(container) if does.runs else None
+        await container.start(self.address, does, volumes)
         await self.tell("Started", f"Started container {container.name}", of=container.name)
+
+    async def _volumes(self, container: Container) -> Path:
+        """A folder with what the container mounts: files of ConfigMaps, and empty folders."""
+        root = container.folder / f"{container.name}.root"
+        volumes = {one["name"]: one for one in self.pod["spec"].get("volumes", [])}
+        for mount in container.spec.get("volumeMounts", []):
+            place = root / mount["mountPath"].lstrip("/")
+            place.mkdir(parents=True, exist_ok=True)
+            source = volumes[mount["name"]].get("configMap")
+            if source is None:
+                continue
+            path = f"/api/v1/namespaces/{self.namespace}/configmaps/{source['name']}"
+            _status, found = await self._client.ask("GET", path)
+            for name, text in found.get("data", {}).items():
+                (place / name).write_text(text)
+            for name, packed in found.get("binaryData", {}).items():
+                (place / name).write_bytes(base64.b64decode(packed))
+        return root
 
     # Probes ------------------------------------------------------------------------------------
 
