@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from speccli import diagnostics
+from speccli.core.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,9 +74,14 @@ def is_local(name: str, to: To | None, *named: str | None) -> bool:
     """Whether a local deployment is meant. `named`: options that name a cluster."""
     if to is not None:
         return to is To.LOCAL
+    if any(named):
+        return False
     from speccli.core.deploy.place import is_kept
 
-    return not any(named) and is_kept(state(), name)
+    try:
+        return is_kept(state(), name)
+    except UsageError:
+        return False  # no home, no state: nothing is kept here
 
 
 class Told:

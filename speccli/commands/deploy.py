@@ -63,6 +63,16 @@ def command(
         list[str] | None,
         typer.Option(metavar="CODE", help="A critical finding that keeps nothing out; repeat."),
     ] = None,
+    require_kernels: Annotated[
+        bool,
+        typer.Option(
+            "--require-kernels",
+            help="Only where `specctl kernels check` has passed: image, driver, every node.",
+        ),
+    ] = False,
+    kernels_max_age: Annotated[
+        str, typer.Option(metavar="TIME", help="With --require-kernels: how old a pass may be.")
+    ] = "7d",
     force_conflicts: Annotated[
         bool, typer.Option("--force-conflicts", help="Take fields over that others have set.")
     ] = False,
@@ -91,6 +101,9 @@ def command(
         force=force_conflicts,
         wait=wait,
         timeout_s=None if timeout is None else seconds(timeout, what="--timeout"),
+        kernels_max_age_s=(
+            seconds(kernels_max_age, what="--kernels-max-age") if require_kernels else None
+        ),
     )
     if to is To.LOCAL:
         raise typer.Exit(run_local(asked, output_format))
@@ -105,7 +118,7 @@ def run(connect: Connect, asked: Asked, output_format: output.Format) -> int:
     from speccli.core.deploy.cluster import deploy
     from speccli.core.views import deploy as view
 
-    with going_on("the rollout goes on: specctl status NAME"):
+    with going_on("what was applied stays, and goes on; the same command completes it"):
         outcome = deploy(connect, asked, Told())
     diagnostics.settle()
 

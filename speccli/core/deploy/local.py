@@ -5,8 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -30,6 +31,7 @@ from speccli.core.kube.record import (
 from speccli.core.manifests.options import RenderOptions, deployment_name
 from speccli.core.manifests.sizes import times
 from speccli.core.plan import Plan, plan
+from speccli.core.preflight.base import Verdict
 from speccli.core.state import write_atomic
 
 _LOCK_S = 20.0
@@ -83,7 +85,7 @@ def deploy(
         SpecctlError: there is no vLLM here, or the state folder cannot be used.
     """
     made = plan(asked.recipe)
-    judged = gate(made.verdicts, asked.accept)
+    judged = gate([*made.verdicts, *_kernel_verdicts(state, asked)], asked.accept)
     judged.check()
     if made.facts.recipe.engine.kind != "vllm":
         raise UsageError("only vLLM is started here", hint="engine.kind vllm")
@@ -110,6 +112,15 @@ def deploy(
     if not asked.wait:
         return LocalOutcome(told, judged, url, here.log, None, unchanged=runs)
     return _await(here, asked, made, told, judged, say, sleep, unchanged=runs)
+
+
+def _kernel_verdicts(state: Path, asked: Asked) -> Iterator[Verdict]:
+    if asked.kernels_max_age_s is None:
+        return
+    from speccli.core.deploy.kernels import lacking
+    from speccli.core.kernels_gate import kept_here
+
+    yield from lacking(kept_here(state), None, None, asked.kernels_max_age_s, datetime.now(UTC))
 
 
 def _next(

@@ -98,6 +98,8 @@ def prepare(cluster: Cluster, asked: Asked, reporter: Reporter, *, dry: bool = F
     stocks = _stocks(cluster, found, wanted)
     lives = {unit.pool: _replicas(cluster, unit, namespace) for unit in found}
     verdicts += _stock_verdicts(found, stocks, lives)
+    if asked.kernels_max_age_s is not None:
+        verdicts += _kernel_verdicts(cluster, found, stocks, namespace, asked.kernels_max_age_s)
     judged = gate(verdicts, asked.accept)
     judged.check()
     steps = _tried(cluster, wanted, asked, bool(first))
@@ -311,6 +313,23 @@ def _stock_verdicts(
                 "the others wait until GPUs are free",
                 "fewer servers (scaling.min), or more nodes",
             )
+
+
+def _kernel_verdicts(
+    cluster: Cluster,
+    found: Sequence[Unit],
+    stocks: Mapping[str, stock.Stock],
+    namespace: str,
+    max_age_s: float,
+) -> Iterator[Verdict]:
+    from speccli.core.deploy.kernels import lacking
+    from speccli.core.kernels_gate import kept_in_cluster
+
+    results = kept_in_cluster(cluster, namespace)
+    for unit in found:
+        seen = stocks[unit.pool]
+        nodes = None if seen.unknown is not None else seen.nodes
+        yield from lacking(results, unit.image, nodes, max_age_s, datetime.now(UTC))
 
 
 def _tried(

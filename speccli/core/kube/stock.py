@@ -24,6 +24,8 @@ class Node:
     product: str
     allocatable: int
     requested: int
+    driver: str | None = None
+    """Of its GPUs, where GPU feature discovery tells it."""
 
     @property
     def free(self) -> int:
@@ -124,7 +126,7 @@ def stock_of(pod_spec: Object, nodes: Sequence[Object], pods: Iterable[Object]) 
             requested[node] = requested.get(node, 0) + gpus_of(pod["spec"])
     products = {_product(node) for node in nodes if _gpus(node)}
     fitting = tuple(
-        Node(name, _product(node), _gpus(node), requested.get(name, 0))
+        Node(name, _product(node), _gpus(node), requested.get(name, 0), _driver(node))
         for node in nodes
         if _gpus(node) and takes(node, pod_spec)
         for name in (str(node["metadata"]["name"]),)
@@ -138,6 +140,14 @@ def _gpus(node: Object) -> int:
 
 def _product(node: Object) -> str:
     return str((node["metadata"].get("labels") or {}).get(PRODUCT, "no product label"))
+
+
+def _driver(node: Object) -> str | None:
+    labels = node["metadata"].get("labels") or {}
+    if whole := labels.get("nvidia.com/cuda.driver-version.full"):
+        return str(whole)
+    parts = [labels.get(f"nvidia.com/cuda.driver.{part}") for part in ("major", "minor", "rev")]
+    return ".".join(map(str, parts)) if all(parts) else None
 
 
 def _whole(value: Any) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from speccli.core.kube.errors import Clash, Conflict, Denied, NotInstalled
@@ -68,7 +68,7 @@ class FakeCluster:
             if kind_ == kind and wanted.items() <= (value["metadata"].get("labels") or {}).items()
         ]
 
-    def events(self, namespace: str, name: str) -> list[Object]:
+    def events(self, namespace: str, name: str) -> Sequence[Object]:
         return []
 
     def logs(self, *_: Any, **__: Any) -> str:

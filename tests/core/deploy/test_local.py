@@ -15,7 +15,7 @@ from speccli.core.deploy import local
 from speccli.core.deploy.asked import Asked
 from speccli.core.deploy.gate import GateError
 from speccli.core.deploy.look import deployed_here, on_this_machine
-from speccli.core.deploy.place import Here, delete, is_kept, place
+from speccli.core.deploy.place import Here, ask_at, delete, is_kept, place
 from speccli.core.deploy.supervisor import holder
 from speccli.core.errors import ExitCode, UsageError
 from speccli.core.recipes.load import load
@@ -161,7 +161,7 @@ def test_an_engine_does_not_outlive_its_supervisor(deploy: Deploy, tmp_path: Pat
         time.sleep(0.05)
     assert not here.alive
     with pytest.raises(Exception, match="no answer"):
-        local.ask_at(outcome.url, 2.0)("GET", "/health")
+        ask_at(outcome.url, 2.0)("GET", "/health")
 
 
 def test_what_is_not_kept_is_no_deployment(tmp_path: Path) -> None:

@@ -255,3 +255,48 @@ def test_a_namespace_that_is_not_there_is_made_when_asked(typed: Typed) -> None:
     assert typed("deploy", RECIPE, "--name", "chat", *PLAIN, *words).exit_code == 0
     assert typed("delete", "chat", "-n", where, "--yes").exit_code == 0
     typed.cluster.api.delete("Namespace", where)
+
+
+def test_status_has_the_record_the_rollout_and_the_engines(typed: Typed) -> None:
+    typed.cluster.pods(Behaviour(rate_per_s=4.0))
+    typed.deploy("--replicas", "2")
+    done = typed("status", "chat", "--window", "2s", "-o", "json")
+    assert done.exit_code == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["record"]["state"] == "ready"
+    assert told["rollout"]["serving"] == 2
+    assert len(told["status"]["engines"]) == 2
+    assert told["status"]["simulated"]
+    table = typed("status", "chat", "--window", "2s")
+    assert "ready, proven" in table.stdout
+    assert "2 of 2 pods new, 2 serving" in table.stdout
+    assert "SIMULATED" in table.stdout
+    assert typed("status", "nothing").exit_code == 64
+
+
+def test_replicas_change_hands_with_an_autoscaler_and_back(typed: Typed) -> None:
+    api = typed.cluster.api
+    typed.deploy("--replicas", "3", "--no-wait")
+    seen = set()
+
+    def replicas() -> int:
+        count: int = api.get("Deployment", "chat")["spec"]["replicas"]
+        seen.add(count)
+        return count
+
+    common = (RECIPE, "--name", "chat", "--no-monitoring", "--set", "storage.persist=false")
+    handed = typed("deploy", *common, "--autoscaler", "hpa", "--no-wait")
+    assert handed.exit_code == 0, handed.stderr
+    assert replicas() == 3
+    owners = [m["manager"] for m in api.get("Deployment", "chat")["metadata"]["managedFields"]]
+    assert "specctl-handover" in owners
+    # The autoscaler's own hand on it.
+    api.patch("Deployment", "chat", {"spec": {"replicas": 4}}, sub="scale")
+    again = typed("deploy", *common, "--autoscaler", "hpa", "--set", "draft.K=4", "--no-wait")
+    assert again.exit_code == 0, again.stderr
+    assert replicas() == 4
+    back = typed("deploy", *common, "--autoscaler", "none", "--replicas", "2", "--no-wait")
+    assert back.exit_code == 0, back.stderr
+    assert replicas() == 2
+    assert api.find("HorizontalPodAutoscaler", "chat") is None
+    assert 1 not in seen

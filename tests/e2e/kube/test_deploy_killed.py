@@ -79,8 +79,10 @@ class Lane:
         self.typed, self.api, self.between = typed, typed.cluster.api, between
         self.arm = 0
         self.faults: list[str] = []
-        self.rounds = 0
-        self.last = ""
+        self.points: list[tuple[int, int, int]] = []
+        """Recipe, call before which it was killed, writes that had been made."""
+        self.quiet = 1000
+        """Calls that every run makes before it changes anything."""
 
     def deploy(self, arm: int, kill_before: int | None) -> subprocess.CompletedProcess[str]:
         """The command in a process of its own, killed before a call."""
@@ -135,23 +137,37 @@ class Lane:
         now = self.api.find("Pod", pod["metadata"]["name"])
         return now is None or "deletionTimestamp" in now["metadata"] or not is_ready(now)
 
+    def measure(self) -> None:
+        """Both recipes once, uncut: how many calls each makes before it changes anything."""
+        for arm in (0, 1, 0):
+            self.complete(arm)
+            self.quiet = min(self.quiet, self.between.before_writes)
+
     def play(self, first: int) -> None:
-        """Every LANES-th call, until one comes to its end before that call."""
+        """Every LANES-th call, in both directions, until a run ends before that call."""
         call = first
-        while True:
-            other, before = 1 - self.arm, self.typed.owned(self.name)
-            done = self.deploy(other, call)
-            if not self.between.killed:
-                assert done.returncode == 0, done.stderr[-2000:]
-                self.arm = other
-                return
+        while call < self.quiet:  # nothing is changed: it is as if it had not begun
+            before = self.typed.owned(self.name)
+            done = self.deploy(1 - self.arm, call)
+            assert self.between.killed
             assert done.returncode == -9, done.stderr[-2000:]
-            self.rounds += 1
-            self.last = f"{self.name}: killed before call {call}, {len(self.between.writes)} writes"
-            if self.between.writes:
-                self.complete(other)
-            else:  # nothing was changed: it is as if it had not begun
-                assert self._settled(before) == before, f"before call {call}"
+            assert self.between.writes == []
+            assert self._settled(before) == before, f"before call {call}"
+            self.points.append((1 - self.arm, call, 0))
+            call += LANES
+        ended = set[int]()
+        while len(ended) < len(ARMS):
+            for _ in ARMS:
+                other = 1 - self.arm
+                done = self.deploy(other, call)
+                if self.between.killed:
+                    assert done.returncode == -9, done.stderr[-2000:]
+                    self.points.append((other, call, len(self.between.writes)))
+                    self.complete(other)
+                else:
+                    assert done.returncode == 0, done.stderr[-2000:]
+                    ended.add(other)
+                    self.arm = other
             call += LANES
 
     def _settled(self, before: dict[str, str]) -> dict[str, str]:
@@ -190,7 +206,7 @@ def test_killed_before_any_call_it_serves_on_and_the_same_completes_it(
     lanes: list[Lane],
 ) -> None:
     with ThreadPoolExecutor(2 * LANES) as threads:
-        list(threads.map(lambda lane: lane.complete(0), lanes))
+        list(threads.map(lambda lane: lane.measure(), lanes))
         enough = threading.Event()
         watches = [threads.submit(lane.watch, enough) for lane in lanes]
         try:
@@ -200,4 +216,9 @@ def test_killed_before_any_call_it_serves_on_and_the_same_completes_it(
         for watched in watches:
             watched.result(30)
     assert [fault for lane in lanes for fault in lane.faults] == []
-    assert sum(lane.rounds for lane in lanes) > 60, "it was hardly killed at all"
+    for arm in range(len(ARMS)):
+        tried = {
+            writes for lane in lanes for which, _, writes in lane.points if which == arm and writes
+        }
+        assert tried == set(range(1, max(tried) + 1)), "a state between two writes was missed"
+        assert len(tried) > 8
