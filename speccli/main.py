@@ -31,6 +31,7 @@ COMMANDS = {
     "draft": "Say whether a draft fits its target; train or fetch one.",
     "kernels": "Check the kernels that verify drafts, on this GPU and in this image.",
     "bench": "Measure what speculation earns, and judge it.",
+    "report": "Write a bench as Markdown, HTML, JSON and a skill card.",
     "top": "Watch a pool live, on one screen.",
     "status": "Say what a pool is doing, once, and what is wrong.",
     "record": "Keep an incident in a file.",

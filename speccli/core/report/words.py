@@ -1,0 +1,269 @@
+"""What a report says in sentences: the answer first, then what to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from speccli.core.bench.compare import Cell, Comparison
+from speccli.core.bench.crossover import BELOW, BEYOND
+from speccli.core.bench.pairing import Load
+from speccli.core.report.build import Report
+from speccli.core.views import format as fmt
+from speccli.core.views.bench import load_words, times
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number that a reader in a hurry looks at."""
+
+    name: str
+    value: str
+    note: str
+
+
+def title(report: Report) -> str:
+    """`Is speculation worth it on MODEL?`."""
+    models = {arm.model for arm in report.result.arms if arm.model}
+    return f"Is speculation worth it on {models.pop()}?" if len(models) == 1 else report.result.name
+
+
+def badge(report: Report) -> str | None:
+    """What no reader may miss; None where numbers are what they seem to be."""
+    if report.result.simulated:
+        return "SIMULATED: made by specctl's simulator; these numbers say nothing about any GPU"
+    if report.result.stand_in:
+        return f"STAND-IN: {report.result.stand_in}"
+    return None
+
+
+def answer(report: Report) -> str:
+    """One sentence."""
+    comparison = report.comparison
+    if comparison is None:
+        return f"Arms cannot be compared: {report.why_no_comparison}."
+    best, base = best_arm(comparison), plain_name(comparison)
+    if best is None:
+        words = {cell.verdict.word for cell in comparison.cells}
+        if words == {"FAIL"}:
+            return f"No: no arm is {comparison.target:g} times as fast as {base}."
+        return (
+            f"Not shown: at no load is an arm certain to be {comparison.target:g} times as fast "
+            f"as {base}."
+        )
+    passed = _loads(comparison, best, "PASS")
+    rates = [cell.speedup.value or 0 for load in passed for cell in comparison.of(best, load)]
+    told = f"Yes: {best} {_does(comparison, _span(rates))} at {_batches(passed)}."
+    failed = _loads(comparison, best, "FAIL")
+    slower = [load for load in failed if all(_slower(c) for c in comparison.of(best, load))]
+    return f"{told} At {_batches(slower)} it is slower." if slower else told
+
+
+def _does(comparison: Comparison, span: str) -> str:
+    """`yields 1.2 to 1.9 times as many output tokens per second as no speculation`."""
+    base = plain_name(comparison)
+    if {cell.measure for cell in comparison.cells} == {"TPOT"}:
+        return f"decodes {span} times as fast as {base} (TPOT)"
+    return f"yields {span} times as many output tokens per second as {base}"
+
+
+def plain_name(comparison: Comparison) -> str:
+    """`no speculation` where that is what the baseline is, else its name."""
+    method = comparison.result.arm(comparison.baseline).method
+    return "no speculation" if method == "none" else comparison.baseline
+
+
+def _slower(cell: Cell) -> bool:
+    return cell.speedup.high is not None and cell.speedup.high < 1
+
+
+def best_arm(comparison: Comparison) -> str | None:
+    """The arm that passes at most loads, the faster of those that pass at as many."""
+
+    def score(arm: str) -> tuple[int, float]:
+        passed = _loads(comparison, arm, "PASS")
+        cells = [cell for load in passed for cell in comparison.of(arm, load)]
+        return len(passed), sum(cell.speedup.value or 0 for cell in cells)
+
+    best = max(comparison.arms, key=score, default=None)
+    return best if best is not None and score(best)[0] else None
+
+
+def _loads(comparison: Comparison, arm: str, word: str) -> list[Load]:
+    return [
+        load
+        for load in comparison.loads
+        if comparison.of(arm, load) and comparison.word(arm, load) == word
+    ]
+
+
+def _batches(loads: Sequence[Load]) -> str:
+    """`batch 8`, `batches 1, 8 and 32`, `rate 4/s`."""
+    kind = "batch" if loads[0][0] is not None else "rate"
+    names = [load_words(load) for load in loads]
+    if len(names) == 1:
+        return f"{kind} {names[0]}"
+    plural = "batches" if kind == "batch" else "rates"
+    return f"{plural} {', '.join(names[:-1])} and {names[-1]}"
+
+
+def _span(values: Sequence[float]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
+
+
+def figures(report: Report) -> list[Figure]:
+    """At most five, of the best arm; fewer where less is known."""
+    comparison = report.comparison
+    best = best_arm(comparison) if comparison else None
+    if comparison is None or best is None:
+        return []
+    passed = _loads(comparison, best, "PASS")
+    fastest = max(
+        (cell for load in passed for cell in comparison.of(best, load)),
+        key=lambda cell: cell.speedup.value or 0,
+    )
+    value, told = times(fastest.speedup).partition(" ")[::2]
+    place = f"{best}, {_batches([fastest.load])}, {fastest.dataset}"
+    found = [Figure("largest speed-up", f"{value} ×", joined([told, place]))]
+    found += _crossover(comparison, best)
+    found += _saving(report, best, passed[-1])
+    found += _accepted(report, best)
+    found += _tail(comparison, best, passed[-1])
+    return found
+
+
+def _crossover(comparison: Comparison, arm: str) -> Iterable[Figure]:
+    places = [found for name, _, found in comparison.crossovers if name == arm]
+    if not places:
+        return
+    first = min(places, key=lambda found: found.place)
+    inside = first.place not in {BELOW, BEYOND}
+    value = f"{'~ ' if inside else ''}{first.words}"
+    note = "batch, interpolated" if inside else "batches measured"
+    if len(places) > 1:
+        note += f"; the lowest of {len(places)} datasets"
+    yield Figure("slower than the baseline from", value, note)
+
+
+def _saving(report: Report, arm: str, load: Load) -> Iterable[Figure]:
+    assert report.comparison is not None
+    by_arm = {
+        level.arm: level.usd_per_1m_output.value
+        for level in report.economics.levels
+        if level.load == load
+    }
+    ours, theirs = by_arm.get(arm), by_arm.get(report.comparison.baseline)
+    if ours is None or theirs is None:
+        return
+    share = ours / theirs - 1
+    yield Figure(
+        "cost of 1M output tokens",
+        f"${fmt.usd(ours)}",
+        f"{100 * abs(share):.0f} % {'less' if share < 0 else 'more'} than "
+        f"{plain_name(report.comparison)} (${fmt.usd(theirs)}), {_batches([load])}, always busy",
+    )
+
+
+def _accepted(report: Report, arm: str) -> Iterable[Figure]:
+    told = [each for each in report.acceptance if each.arm == arm]
+    rates = [each.rate.value for each in told if each.rate.value is not None]
+    lengths = [each.length.value for each in told if each.length.value is not None]
+    if rates and lengths:
+        yield Figure(
+            "draft tokens accepted",
+            _percent(rates),
+            f"acceptance length {_span(lengths)}, {len(told)} "
+            f"{'dataset' if len(told) == 1 else 'datasets'}",
+        )
+
+
+def _percent(values: Sequence[float]) -> str:
+    low, high = (f"{100 * value:.0f}" for value in (min(values), max(values)))
+    return f"{low} %" if low == high else f"{low} to {high} %"
+
+
+def _tail(comparison: Comparison, arm: str, load: Load) -> Iterable[Figure]:
+    cells = [c for c in comparison.of(arm, load) if c.tpot_p99.delta.value is not None]
+    if not cells:
+        return
+    worst = max(cells, key=lambda cell: cell.tpot_p99.delta.value or 0)
+    without, with_ = worst.tpot_p99.without, worst.tpot_p99.with_
+    assert without is not None
+    assert with_ is not None
+    yield Figure(
+        "p99 of TPOT",
+        f"{1000 * without:.1f} → {1000 * with_:.1f} ms",
+        f"{_batches([load])}, {worst.dataset}",
+    )
+
+
+def actions(report: Report) -> list[str]:
+    """What to do, the most urgent first."""
+    comparison, found = report.comparison, list[str]()
+    if report.lossless is not None and report.lossless.wrong:
+        found.append(
+            f"Do not ship yet: {report.lossless.wrong} greedy answers differ where rounding cannot "
+            "explain it. See that both arms serve the same weights, then `specctl kernels check`."
+        )
+    if comparison is None:
+        return found
+    best = best_arm(comparison)
+    if best is not None:
+        found += _use(report, comparison, best)
+    unsure = [
+        (arm, load) for arm in comparison.arms for load in _loads(comparison, arm, "INCONCLUSIVE")
+    ]
+    if unsure:
+        names = ", ".join(f"{arm} at {load_words(load)}" for arm, load in unsure[:6])
+        more = f" and {len(unsure) - 6} more" if len(unsure) > 6 else ""
+        found.append(f"Measure again with more repeats or prompts: {names}{more}.")
+    if comparison.excluded:
+        found.append(
+            f"{len(comparison.excluded)} rows are in no comparison; they are listed below with why."
+        )
+    return found
+
+
+def _use(report: Report, comparison: Comparison, best: str) -> Iterable[str]:
+    passed = _loads(comparison, best, "PASS")
+    loads = [load for load in comparison.loads if comparison.of(best, load)]
+    first = loads.index(passed[0])
+    whole = len(passed) > 1 and loads[first : first + len(passed)] == passed
+    if whole and passed[0][0] is not None:
+        ends = f"{load_words(passed[0])} to {load_words(passed[-1])} requests at once"
+        measured = ", ".join(map(load_words, passed))
+        yield f"Serve with {best} while a server has {ends} (measured at {measured})."
+    else:
+        yield f"Serve with {best} at {_batches(passed)}."
+    failed = _loads(comparison, best, "FAIL")
+    schedule = report.schedule
+    if schedule is not None and schedule.needed and schedule.k:
+        rows = ", ".join(f"K = {k} for {first} to {last}" for first, last, k in schedule.rows)
+        yield f"Let K fall with the batch: {rows} (~, measured around each change)."
+    elif failed:
+        yield (
+            f"At {_batches(failed)} serve without a draft, or with a smaller K "
+            "(`specctl bench schedule` on a sweep of K), or add servers before batches grow so far."
+        )
+
+
+def verdict_words(comparison: Comparison) -> str:
+    """How to read PASS and FAIL."""
+    return (
+        f"PASS: the whole 95 % interval of the speed-up is over {comparison.target:g}. FAIL: all "
+        f"of it is under {comparison.target:g}. Of all verdicts here together, the chance that "
+        "even one is wrong is held to 5 %."
+    )
+
+
+def joined(parts: Sequence[str]) -> str:
+    """Parts that say something, between commas."""
+    return ", ".join(part for part in parts if part)
+
+
+def compact(value: Any) -> str:
+    """JSON on one line."""
+    return json.dumps(value, separators=(",", ":"))
