@@ -13,7 +13,7 @@ from speccli.core.deploy.asked import Pool, Prepared
 from speccli.core.deploy.cluster import Outcome
 from speccli.core.deploy.local import LocalOutcome
 from speccli.core.kube.progress import Progress
-from speccli.core.kube.proof import Proof
+from speccli.core.kube.proven import Proof
 from speccli.core.kube.record import Record
 from speccli.core.views import deploy as view
 from speccli.core.views.text import GLYPHS, clean

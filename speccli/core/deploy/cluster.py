@@ -15,7 +15,8 @@ from speccli.core.deploy.asked import Asked, Prepared, Reporter
 from speccli.core.deploy.prepare import now, offline, prepare, read_record
 from speccli.core.errors import ExitCode, SpecctlError
 from speccli.core.kube import apply, record
-from speccli.core.kube.proof import Ask, Proof, ServerProof, Wanted, prove
+from speccli.core.kube.proof import Ask, prove
+from speccli.core.kube.proven import Proof, ServerProof, Wanted
 from speccli.core.kube.record import Record, State
 from speccli.core.kube.rollout import Ended, Watched, watch
 from speccli.core.manifests.names import PORT

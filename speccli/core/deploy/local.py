@@ -19,7 +19,8 @@ from speccli.core.deploy.prepare import now, who
 from speccli.core.deploy.supervisor import ENDED, LAUNCH, OWN_LOG, Launch
 from speccli.core.engines.local import HOST, INSTALL_HINT, find_vllm_python, free_port
 from speccli.core.errors import ExitCode, SpecctlError, UsageError
-from speccli.core.kube.proof import Proof, Wanted, prove
+from speccli.core.kube.proof import prove
+from speccli.core.kube.proven import Proof, Wanted
 from speccli.core.kube.record import (
     Record,
     Revision,

@@ -11,7 +11,7 @@ from speccli.core.deploy.cluster import Outcome
 from speccli.core.deploy.gate import Gate
 from speccli.core.deploy.local import LocalOutcome
 from speccli.core.kube.progress import PodView, Progress, Workload
-from speccli.core.kube.proof import Proof
+from speccli.core.kube.proven import Proof
 from speccli.core.kube.record import Record, Revision
 from speccli.core.views.plan import finding
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from speccli.core.errors import UnreachableError
-from speccli.core.kube.proof import Proof, ServerProof, Wanted, insane, prove
+from speccli.core.kube.proof import prove
+from speccli.core.kube.proven import Proof, ServerProof, Wanted, insane
 
 K = 3
 WORDS = "Cold air falls and warm air rises, so a pump moves heat out. "
