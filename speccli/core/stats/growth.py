@@ -52,6 +52,9 @@ class _Base:
     what: str
     """Model, method and K: when one changes, history is cut."""
     totals: dict[str, float]
+    """As this object counts, on through an engine's restarts."""
+    own: dict[str, float]
+    """The engine's own counters: what another run of specctl can go on from."""
 
 
 class Meter:
@@ -70,12 +73,12 @@ class Meter:
                 if not all(map(math.isfinite, totals.values())):
                     raise ValueError("totals that are not finite")
                 at, started = float(base["at"]), _number(base["started"])
-                self._bases[str(name)] = _Base(at, started, str(base["what"]), totals)
+                self._bases[str(name)] = _Base(at, started, str(base["what"]), totals, totals)
 
     def to_json(self) -> dict[str, Any]:
         """Its whole state."""
         bases = {
-            name: {"at": b.at, "started": b.started, "what": b.what, "totals": b.totals}
+            name: {"at": b.at, "started": b.started, "what": b.what, "totals": b.own}
             for name, b in self._bases.items()
         }
         return {"pooled_at": self._pooled_at, "engines": bases}
@@ -109,10 +112,13 @@ class Meter:
         point, increase = engine.points[-1], engine.increase
         if increase is None:
             return None
-        totals = _totals(increase.layout, point.totals)
+        totals = own = _totals(increase.layout, point.totals)
+        if engine.offset is not None:
+            beyond = _totals(increase.layout, engine.offset)
+            own = {slot: total - beyond[slot] for slot, total in totals.items()}
         what = f"{engine.model}|{engine.method}|{engine.k}"
         old = self._bases.get(engine.name)
-        new = _Base(point.at, engine.started, what, totals)
+        new = _Base(point.at, engine.started, what, totals, own)
         known_here = engine.name in self._here
         restarted_here = engine.resets > self._here.get(engine.name, engine.resets)
         if old is not None and new.at <= old.at:
@@ -123,17 +129,15 @@ class Meter:
         self._keep(engine, new)
         if old is None:
             return Growth(engine.name, engine, _first(engine), cut=False)
-        cut = restarted_here or _other_process(old, new) or old.what != new.what
+        restarted = _other_process(old, new) or (not known_here and engine.resets > 0)
+        cut = restarted_here or restarted or old.what != new.what
         if (
             known_here and engine.points[0].at > old.at
         ):  # its history began anew, from what was then
             return Growth(engine.name, engine, None, cut=cut)
         if old.what != new.what or old.totals.keys() != totals.keys():
             return Growth(engine.name, engine, None, cut=True)
-        grown = {slot: total - old.totals[slot] for slot, total in totals.items()}
-        seconds = new.at - old.at
-        if _other_process(old, new) and not known_here and new.started is not None:
-            grown, seconds = dict(totals), max(1.0, min(seconds, new.at - new.started))
+        grown, seconds = _grown(old, new, known_here=known_here, restarted=restarted)
         if any(value < -1e-6 for value in grown.values()):
             return Growth(engine.name, engine, None, cut=cut)
         return Growth(engine.name, engine, _of(grown, new.at, seconds), cut)
@@ -171,6 +175,19 @@ _NEARLY = 0.9
 _FORGET_S = 7 * 86_400.0
 _CLOCK_S = 5.0
 """Clocks of several processes differ by no more."""
+
+
+def _grown(
+    old: _Base, new: _Base, *, known_here: bool, restarted: bool
+) -> tuple[dict[str, float], float]:
+    """Growth from one to the other, and the time it took: a new process's is all it counted."""
+    seconds = new.at - old.at
+    if known_here:
+        return {slot: total - old.totals[slot] for slot, total in new.totals.items()}, seconds
+    if not restarted:
+        return {slot: total - old.own[slot] for slot, total in new.own.items()}, seconds
+    alive = seconds if new.started is None else new.at - new.started
+    return dict(new.own), max(1.0, min(seconds, alive))
 
 
 def _number(value: Any) -> float | None:

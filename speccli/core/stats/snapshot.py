@@ -86,6 +86,9 @@ class EngineSnapshot:
     increase: Increase | None = None
     gauges: Mapping[str, float] = field(default_factory=dict)
     points: Sequence[Point] = ()
+    offset: Sequence[float] | None = None
+    """By how much `points`' totals now go beyond the engine's own counters, by slot: what earlier
+    processes counted. None where they do not."""
     bins: batch.Bins = batch.EMPTY
     several_api_servers: bool = False
     processes: Processes = "one"

@@ -79,7 +79,8 @@ class Track:
         self.points: list[Point] = []
         self.last: Counters = first
         self.layout: Layout = first.layout
-        self._offset: array[float] | None = None
+        self.offset: array[float] | None = None
+        """By how much totals go beyond the counters, by slot; None where they do not."""
         self._places: tuple[int, ...] = ()
         self._torn = 0
         self._lacking = 0
@@ -191,7 +192,7 @@ class Track:
             return Increase(self.layout, end.totals, age, since_start=True)
         start = self._start_of(window_s)
         growth = array("d", map(operator.sub, end.totals, start.totals))
-        if self._offset is not None:  # sums of seconds may have lost their last bit
+        if self.offset is not None:  # sums of seconds may have lost their last bit
             growth = array("d", [x if x > 0 else 0.0 for x in growth])
         return Increase(
             self.layout,
@@ -343,7 +344,7 @@ class Track:
 
     def _begin(self, new: Counters, zero_at: float | None = None) -> None:
         """A new history: from zero where the process is known to have begun, else from here."""
-        self.last, self.layout, self._offset = new, new.layout, None
+        self.last, self.layout, self.offset = new, new.layout, None
         self._torn = self._lacking = self._older = 0
         self._unattributable = False
         self._places = batch.slots(new.layout) if self._binnable(new) else ()
@@ -355,23 +356,23 @@ class Track:
 
     def _shift(self, by: array[float], places: Iterable[int]) -> None:
         """Counting goes on from zero: what was reached so far stays in the totals."""
-        offset = array("d", self._offset or bytes(8 * self.layout.size))
+        offset = array("d", self.offset or bytes(8 * self.layout.size))
         for i in places:
             offset[i] += by[i]
-        self._offset = offset
+        self.offset = offset
 
     def _forget(self, values: array[float], places: Iterable[int]) -> None:
         """Counting goes on from `values`: the interval contributes nothing."""
         self._whole = False
-        offset = array("d", self._offset or bytes(8 * self.layout.size))
+        offset = array("d", self.offset or bytes(8 * self.layout.size))
         for i in places:
             offset[i] += self.last.values[i] - values[i]
-        self._offset = offset
+        self.offset = offset
 
     def _point(self, sample: Counters, values: array[float], bins: batch.Bins) -> Point:
         totals = values
-        if self._offset is not None:
-            totals = array("d", map(operator.add, values, self._offset))
+        if self.offset is not None:
+            totals = array("d", map(operator.add, values, self.offset))
         gauges: Mapping[str, float] = sample.gauges
         return Point(sample.at, totals, bins, gauges.get("running"), gauges.get("waiting"))
 

@@ -258,6 +258,7 @@ class Window:
             increase=increase if alone else None,
             gauges=last.gauges if alone else {},
             points=tuple(track.points),
+            offset=track.offset,
             bins=track.by_batch(window),
             several_api_servers=last.several_api_servers,
             processes=processes,
