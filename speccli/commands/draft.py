@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from speccli import output
 from speccli.commands._draft_train import train
+from speccli.commands._grouped import with_group
 from speccli.options import FormatOption
 
 if TYPE_CHECKING:
@@ -33,7 +35,35 @@ def _root() -> None:
     """Say whether a draft fits its target; train or fetch one."""
 
 
+@dataclass(frozen=True)
+class PairOptions:
+    """How a pair is to be served."""
+
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="eagle3, p-eagle, draft_model, …", show_default="what the draft looks like"
+        ),
+    ] = None
+    k: Annotated[
+        int, typer.Option("--k", min=1, max=64, metavar="K", help="Tokens drafted per step.")
+    ] = 3
+    version: Annotated[
+        str,
+        typer.Option("--engine-version", metavar="VERSION", help="The vLLM that is to serve them."),
+    ] = "0.32.0"
+    max_model_len: Annotated[
+        int | None, typer.Option(min=1, metavar="TOKENS", help="Longest request.")
+    ] = None
+    gpu: Annotated[str | None, typer.Option(help="h100, h100-nvl, h200, a100.")] = None
+    kv_cache_dtype: Annotated[str, typer.Option(help="auto, fp8, …")] = "auto"
+    tensor_parallel: Annotated[int, typer.Option(min=1, metavar="GPUS")] = 1
+    draft_tensor_parallel: Annotated[int | None, typer.Option(min=1, metavar="GPUS")] = None
+    lora: Annotated[bool, typer.Option("--lora", help="Adapters are served.")] = False
+
+
 @app.command("check", epilog=_EPILOG)
+@with_group("how", PairOptions)
 def check(
     target: Annotated[
         str,
@@ -43,26 +73,7 @@ def check(
         str,
         typer.Argument(metavar="DRAFT", help="A folder with config.json, or a name on the hub."),
     ],
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help="eagle3, p-eagle, draft_model, …", show_default="what the draft looks like"
-        ),
-    ] = None,
-    k: Annotated[
-        int, typer.Option("--k", min=1, max=64, metavar="K", help="Tokens drafted per step.")
-    ] = 3,
-    engine_version: Annotated[
-        str, typer.Option(metavar="VERSION", help="The vLLM that is to serve them.")
-    ] = "0.32.0",
-    max_model_len: Annotated[
-        int | None, typer.Option(min=1, metavar="TOKENS", help="Longest request.")
-    ] = None,
-    gpu: Annotated[str | None, typer.Option(help="h100, h100-nvl, h200, a100.")] = None,
-    kv_cache_dtype: Annotated[str, typer.Option(help="auto, fp8, …")] = "auto",
-    tensor_parallel: Annotated[int, typer.Option(min=1, metavar="GPUS")] = 1,
-    draft_tensor_parallel: Annotated[int | None, typer.Option(min=1, metavar="GPUS")] = None,
-    lora: Annotated[bool, typer.Option("--lora", help="Adapters are served.")] = False,
+    how: PairOptions,
     output_format: FormatOption = output.Format.TABLE,
 ) -> None:
     """Say whether a draft fits its target, and what to change if not.
@@ -70,23 +81,13 @@ def check(
     Reads config.json and the names of the weights, nothing else: no GPU, and no network for
     folders. Exits by the worst finding: 2 critical, 1 warning; 3 when the hub cannot be asked.
     """
+    from dataclasses import asdict
+
     from speccli.core.preflight import check_pair
     from speccli.core.preflight.ask import pair_from
     from speccli.core.views import plan as view
 
-    asked = pair_from(
-        target,
-        draft,
-        method=method,
-        k=k,
-        version=engine_version,
-        max_model_len=max_model_len,
-        gpu=gpu,
-        kv_cache_dtype=kv_cache_dtype,
-        tensor_parallel=tensor_parallel,
-        draft_tensor_parallel=draft_tensor_parallel,
-        lora=lora,
-    )
+    asked = pair_from(target, draft, **asdict(how))
     verdicts = check_pair(asked)
 
     def table() -> RenderableType:

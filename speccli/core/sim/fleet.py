@@ -194,20 +194,8 @@ def build_fleet(
     """
     if n < 1 or engines_per_server < 1:
         raise ValueError("a fleet has at least one server with one engine")
-    if gpu not in GPU_FACTORS:
-        raise ValueError(f"unknown GPU {gpu!r}: {nearest(gpu, list(GPU_FACTORS))}")
-    positions = 0 if method == "none" else k
-    name = model.removeprefix(PREFIX)
-    config = SimConfig(
-        method=method,
-        k=positions,
-        acceptance=default_acceptance(method, positions, acceptance if positions else None),
-        version=version,
-        model=PREFIX + name,
-        draft=f"{PREFIX}{name}-{method}" if method not in ("ngram", "none") else None,
-        gpu=gpu,
-        cost=StepCost().scaled(GPU_FACTORS[gpu]),
-        traffic=traffic or Traffic(),
+    config = replace(
+        _config(method, k, acceptance, gpu, model), version=version, traffic=traffic or Traffic()
     )
     present = ScaledClock(time_scale, clock or time.time)
     handed_over = present()
@@ -225,14 +213,38 @@ def build_fleet(
         if traffic is None:
             usual = replace(config.traffic, rate_per_s=4.0 * rng.uniform(0.85, 1.15))
             own = replace(config, traffic=usual)
-        engines: list[Engine] = []
-        for label in range(engines_per_server):
-            engine = make(replace(own, engine=str(label)), begin, rng.getrandbits(48))
+        engines = [
+            make(replace(own, engine=str(label)), begin, rng.getrandbits(48))
+            for label in range(engines_per_server)
+        ]
+        for engine in engines:
             engine.clock = present
-            engines.append(engine)
         replicas.append(Replica(f"sim-{index}", engines))
     fleet = Fleet(replicas, present, time_scale)
     fleet.advance(handed_over)
     if scenario is not None:
         fleet.play(scenario, handed_over)
     return fleet
+
+
+def _config(
+    method: Method, k: int, acceptance: float | Sequence[float] | None, gpu: str, model: str
+) -> SimConfig:
+    """What every engine of a fleet is.
+
+    Raises:
+        ValueError: no such GPU, or acceptance that is none.
+    """
+    if gpu not in GPU_FACTORS:
+        raise ValueError(f"unknown GPU {gpu!r}: {nearest(gpu, list(GPU_FACTORS))}")
+    positions = 0 if method == "none" else k
+    name = model.removeprefix(PREFIX)
+    return SimConfig(
+        method=method,
+        k=positions,
+        acceptance=default_acceptance(method, positions, acceptance if positions else None),
+        model=PREFIX + name,
+        draft=f"{PREFIX}{name}-{method}" if method not in ("ngram", "none") else None,
+        gpu=gpu,
+        cost=StepCost().scaled(GPU_FACTORS[gpu]),
+    )
