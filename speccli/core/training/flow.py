@@ -86,7 +86,7 @@ def train(
             wanted.target,
             str(head),
             method=wanted.method,
-            engine_version="0.32.0",
+            version="0.32.0",
             gpu=None,
             k=measuring.k if measuring else 3,
         )
