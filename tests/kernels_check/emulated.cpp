@@ -86,6 +86,7 @@ const unsigned* exchange(unsigned value) {
 }
 
 void __syncthreads() { meet(block); }
+[[maybe_unused]] void __syncwarp() { meet(warps[threadIdx.x / 32]); }
 template <typename T>
 T __shfl_sync(unsigned, T x, int lane) {
   return bits<T>(exchange(bits<unsigned>(x))[lane & 31]);
