@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -327,3 +329,15 @@ def test_the_one_that_tells_most() -> None:
     often = Crash("c", "NO_GPU", "start", "", "", "", 4)
     assert worst([unknown, known, often]) == often
     assert worst([]) is None
+
+
+def test_every_code_is_documented() -> None:
+    root = Path(__file__).parents[3]
+    table = (root / "speccli/core/engines/vllm_crash_table.py").read_text()
+    engine = (root / "speccli/core/engines/vllm_crash.py").read_text()
+    words = (root / "speccli/core/kube/crash_words.py").read_text()
+    codes = set(re.findall(r'"([A-Z]{2,}(?:_[A-Z]+)*)"', table + engine + words))
+    page = (root / "docs" / "kubernetes.md").read_text()
+    missing = sorted(code for code in codes if f"`{code}`" not in page)
+    assert codes >= {"KV_CACHE_TOO_SMALL", "UNSCHEDULABLE", "DRAFT_MISMATCH"}
+    assert not missing
