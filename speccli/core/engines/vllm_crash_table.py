@@ -371,7 +371,7 @@ OOM_STARTING = (
     "lower --gpu-memory-utilization or --max-num-batched-tokens; " + _FIT,
 )
 OOM_SERVING = (
-    "GPUOOM_SERVING",
+    "GPU_OOM_SERVING",
     "the GPU ran out of memory while serving",
     "lower --gpu-memory-utilization by 0.02 to 0.05, or --max-num-batched-tokens",
 )
