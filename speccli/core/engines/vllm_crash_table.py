@@ -55,15 +55,9 @@ SIGNATURES: tuple[Signature, ...] = (
     ),
     _sign(
         "SPEC_CONFIG",
-        r"validation errors? for SpeculativeConfig\n(?:\([^)]*\) )?(?P<key>\S+)\n"
+        r"validation errors? for SpeculativeConfig\n(?:\([^)]*\) )?(?P<key>[\w.]+)\n"
         r"(?:\([^)]*\) )?\s*(?P<why>[^\n\[]{1,120})",
         "this vLLM does not take {key} in --speculative-config: {why}",
-        "write it as `specctl plan` does: keys and methods are spelled by version",
-    ),
-    _sign(
-        "SPEC_CONFIG",
-        r"validation errors? for SpeculativeConfig",
-        "--speculative-config is not one that this vLLM takes",
         "write it as `specctl plan` does: keys and methods are spelled by version",
     ),
     _sign(
@@ -115,6 +109,12 @@ SIGNATURES: tuple[Signature, ...] = (
         r"Model does not support EAGLE3 interface but aux_hidden_state_outputs was requested",
         "this vLLM cannot run EAGLE-3 with this target's architecture",
         "use a version that can (`specctl draft check` knows since when), or --method ngram",
+    ),
+    _sign(
+        "DRAFT_MISMATCH",
+        r"For parallel drafting, the draft model config must have",
+        "parallel_drafting is on, and the draft is no head for it: its config.json has no mask token",
+        "leave parallel_drafting out, or use a P-EAGLE head",
     ),
     _sign(
         "DRAFT_TP",
@@ -180,6 +180,12 @@ SIGNATURES: tuple[Signature, ...] = (
         r"(?:Unauthorized|Invalid))",
         "Hugging Face does not accept the token in the pod",
         "put a valid one into the Secret that HF_TOKEN is from",
+    ),
+    _sign(
+        "MODEL_NOT_FOUND",
+        r"(?:Invalid repository ID or local directory specified: |Can't load the configuration of )'(?P<model>[^']*)'",
+        "there is no model {model}: a name that is misspelled or private, or a folder that is not mounted",
+        "correct the name, or mount the volume that has it",
     ),
     _sign(
         "MODEL_NOT_FOUND",
@@ -322,6 +328,18 @@ SIGNATURES: tuple[Signature, ...] = (
         "restart it; if it comes again, run with VLLM_TRACE_FUNCTION=1 and look at the GPUs (Xid)",
     ),
     # ---- a mismatch that shows in the weights: last, its messages are general ----
+    _sign(
+        "SPEC_CONFIG",
+        r"validation errors? for SpeculativeConfig\n(?:\([^)]*\) )?\s*(?:Value error, )?(?P<why>[^\n\[]{1,160})",
+        "this vLLM does not take --speculative-config: {why}",
+        "write it as `specctl plan` does: keys and methods are spelled by version",
+    ),
+    _sign(
+        "WEIGHTS_MISMATCH",
+        r"There is no module or parameter named '(?P<key>[^']*)' in (?P<arch>\w+)",
+        "the weights have a tensor that {arch} has no place for: {key}",
+        WRONG_WEIGHTS,
+    ),
     _sign(
         "WEIGHTS_MISMATCH",
         r"Tried to load weights of size torch\.Size\((?P<have>\[[\d, ]*\])\) ?to a parameter of size "
