@@ -26,6 +26,7 @@ COMMANDS = {
     "render": "Write the manifests of a recipe.",
     "deploy": "Deploy a recipe, and prove that it speculates.",
     "rollback": "Bring a former revision of a deployment back.",
+    "fallback": "Retreat from a draft that has gone bad, and come back.",
     "delete": "Take a deployment away, with all that belongs to it.",
     "list": "List what is deployed, on a cluster and on this machine.",
     "draft": "Say whether a draft fits its target; train or fetch one.",

@@ -1,0 +1,178 @@
+"""`specctl fallback`: from a draft that has gone bad to n-gram, or to none; and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from speccli import output
+from speccli.commands._cluster_options import (
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    ToOption,
+    connector,
+    is_local,
+    state,
+)
+from speccli.options import FormatOption
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from speccli.core.deploy.asked import Asked
+    from speccli.core.deploy.fallback import Ladder
+    from speccli.core.kube.client import Cluster
+
+_EPILOG = """Exit codes: as deploy. 0 proven · 2 refused, failed or refuted · 3 not ready in
+time, or not to be told · 64 usage · 70 a bug in specctl · 130 interrupted."""
+
+app = typer.Typer(
+    help="Retreat from a draft that has gone bad, and come back.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(epilog=_EPILOG)
+def _root() -> None:
+    """Retreat from a draft that has gone bad, and come back."""
+
+
+class Down(StrEnum):
+    """`--method`."""
+
+    NGRAM = "ngram"
+    NONE = "none"
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The deployment.")]
+Wait = Annotated[
+    bool, typer.Option("--wait/--no-wait", help="Wait until it is ready, and prove it.")
+]
+Timeout = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="How long the rollout may take.",
+        show_default="each pod's start-up budget, one after the other",
+    ),
+]
+
+
+@app.command("plan", epilog=_EPILOG)
+def plan(
+    name: Name,
+    to: ToOption = None,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+    output_format: FormatOption = output.Format.TABLE,
+) -> None:
+    """Show the ways down, what each costs, and the way back. Changes nothing."""
+    from speccli.core.views import fallback as view
+
+    found, _ = _ladder(
+        name,
+        is_local(name, to, namespace, context, kubeconfig),
+        namespace,
+        connector(kubeconfig, context, namespace),
+    )
+
+    def table() -> RenderableType:
+        from speccli.tables.fallback import ladder_table
+
+        return ladder_table(found)
+
+    output.emit(lambda: view.ladder(found), table, output_format)
+
+
+@app.command("apply", epilog=_EPILOG)
+def apply(
+    name: Name,
+    method: Annotated[
+        Down | None,
+        typer.Option(help="How far down.", show_default="one step: n-gram, then none"),
+    ] = None,
+    to: ToOption = None,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+    wait: Wait = True,
+    timeout: Timeout = None,
+    output_format: FormatOption = output.Format.TABLE,
+) -> None:
+    """Serve the same target with a lesser draft, or without one.
+
+    A new revision, rolled out and proven like every other: the pods are restarted, one after the
+    other where no GPU is free. `fallback restore` brings back what was served before.
+    """
+    from speccli.core.deploy.fallback import choose, down
+
+    here = is_local(name, to, namespace, context, kubeconfig)
+    connect = connector(kubeconfig, context, namespace)
+    found, place = _ladder(name, here, namespace, connect)
+    asked = down(found, choose(found, None if method is None else method.value), place)
+    raise typer.Exit(_run(asked, here, connect, wait, timeout, output_format))
+
+
+@app.command("restore", epilog=_EPILOG)
+def restore(
+    name: Name,
+    to: ToOption = None,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+    wait: Wait = True,
+    timeout: Timeout = None,
+    output_format: FormatOption = output.Format.TABLE,
+) -> None:
+    """Bring back the revision that fallbacks led away from."""
+    from speccli.core.deploy.fallback import back, restored, restored_here
+    from speccli.core.deploy.place import place as place_of
+
+    here = is_local(name, to, namespace, context, kubeconfig)
+    connect = connector(kubeconfig, context, namespace)
+    found, place = _ladder(name, here, namespace, connect)
+    if here:
+        asked = restored_here(place_of(state(), name), back(found))
+    else:
+        asked = restored(connect(None), place, name, back(found))
+    raise typer.Exit(_run(asked, here, connect, wait, timeout, output_format))
+
+
+def _ladder(
+    name: str, here: bool, namespace: str | None, connect: Callable[[float | None], Cluster]
+) -> tuple[Ladder, str | None]:
+    """The ladder, and its namespace; None for a local deployment."""
+    from speccli.core.deploy.fallback import on_cluster, on_this_machine
+    from speccli.core.deploy.place import place
+
+    if here:
+        return on_this_machine(place(state(), name)), None
+    return on_cluster(connect(None), namespace, name)
+
+
+def _run(
+    asked: Asked,
+    here: bool,
+    connect: Callable[[float | None], Cluster],
+    wait: bool,
+    timeout: str | None,
+    output_format: output.Format,
+) -> int:
+    from dataclasses import replace
+
+    from speccli.commands.deploy import run, run_local
+    from speccli.core.units import seconds
+
+    limit = None if timeout is None else seconds(timeout, what="--timeout")
+    asked = replace(asked, wait=wait, timeout_s=limit)
+    return run_local(asked, output_format) if here else run(connect, asked, output_format)

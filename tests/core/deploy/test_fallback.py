@@ -1,0 +1,121 @@
+"""Falling back and coming back, on a cluster that is played."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from speccli.core.deploy import fallback
+from speccli.core.deploy.remove import restored
+from speccli.core.errors import ExitCode, UsageError
+from speccli.core.kube.record import Record, Revision, plain_recipe
+from speccli.core.recipes.load import load
+from speccli.core.recipes.model import Draft, Recipe
+from tests.core.deploy.fake_cluster import FakeCluster
+from tests.core.deploy.test_cluster import RECIPE, Heard, asked, deploy, record
+
+EAGLE = load(RECIPE)
+NGRAM = replace(EAGLE, draft=Draft(method="ngram", k=3, prompt_lookup_min=2, prompt_lookup_max=4))
+NONE = replace(EAGLE, draft=Draft())
+
+
+def _record(*recipes: Recipe) -> Record:
+    """A history, newest first."""
+    count = len(recipes)
+    made = [
+        Revision(
+            number=count - at,
+            recipe=plain_recipe(recipe),
+            options={},
+            objects_hash="",
+            objects=(),
+            image=None,
+            state="ready",
+            at="",
+            by="",
+            tool="",
+        )
+        for at, recipe in enumerate(recipes)
+    ]
+    return Record("chat", made[0], tuple(made[1:]))
+
+
+def test_a_head_can_fall_back_to_ngram_or_to_none() -> None:
+    found = fallback.ladder(_record(EAGLE))
+    assert [step.method for step in found.down] == ["ngram", "none"]
+    assert found.back is None
+    assert fallback.choose(found, None).method == "ngram"
+    none = fallback.choose(found, "none")
+    assert none.recipe == NONE
+    assert "--speculative-config" not in none.plan.line.command
+    assert none.gained_tokens is not None
+    assert none.gained_tokens > 0
+
+
+def test_ngram_keeps_k_and_needs_no_weights() -> None:
+    step = fallback.choose(fallback.ladder(_record(EAGLE)), "ngram")
+    assert step.recipe.draft.k == EAGLE.draft.k
+    assert step.recipe.draft.model is None
+    assert not step.refusals
+
+
+def test_at_the_bottom_there_is_no_way_down() -> None:
+    found = fallback.ladder(_record(NONE, NGRAM, EAGLE))
+    assert found.down == ()
+    with pytest.raises(UsageError, match="nothing to fall back to") as caught:
+        fallback.choose(found, None)
+    assert caught.value.hint == "specctl fallback restore chat"
+
+
+def test_a_step_that_is_none_is_refused() -> None:
+    with pytest.raises(UsageError, match="ngram is no step down"):
+        fallback.choose(fallback.ladder(_record(NGRAM, EAGLE)), "ngram")
+
+
+@pytest.mark.parametrize(
+    ("history", "number"),
+    [
+        ((NGRAM, EAGLE), 1),
+        ((NONE, NGRAM, EAGLE), 1),
+        ((NONE, EAGLE), 1),
+        ((EAGLE, NONE, EAGLE), None),
+        ((NONE, NONE), None),
+        ((NGRAM, EAGLE, NONE), 2),
+        ((NONE, replace(EAGLE, serving=replace(EAGLE.serving, max_num_seqs=7))), None),
+    ],
+)
+def test_the_way_back_is_where_the_fallbacks_began(
+    history: tuple[Recipe, ...], number: int | None
+) -> None:
+    found = fallback.ladder(_record(*history))
+    assert (found.back.number if found.back else None) == number
+    if number is None:
+        with pytest.raises(UsageError, match="no fallback led"):
+            fallback.back(found)
+    else:
+        assert fallback.back(found) == number
+
+
+def test_down_and_back_are_revisions_of_one_deployment() -> None:
+    fake, heard = FakeCluster(), Heard()
+    deploy(fake, heard, asked())
+    found, place = fallback.on_cluster(fake, None, "chat")  # type: ignore[arg-type]
+
+    outcome = deploy(fake, heard, fallback.down(found, fallback.choose(found, "none"), place))
+    assert outcome.record.current.number == 2
+    # The played engine drafts whatever it is told: the proof must not take that for none.
+    assert outcome.exit_code is ExitCode.CRITICAL
+    words = str(fake.objects["Deployment", "chat"])
+    assert "--speculative-config" not in words
+
+    found, place = fallback.on_cluster(fake, None, "chat")  # type: ignore[arg-type]
+    again = restored(fake, place, "chat", fallback.back(found))  # type: ignore[arg-type]
+    deploy(fake, heard, again)
+    assert record(fake).current.restores == 1
+    assert "--speculative-config" in str(fake.objects["Deployment", "chat"])
+
+
+def test_what_is_not_deployed_cannot_fall_back() -> None:
+    with pytest.raises(UsageError, match="no deployment chat"):
+        fallback.on_cluster(FakeCluster(), None, "chat")  # type: ignore[arg-type]
