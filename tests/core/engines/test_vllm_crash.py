@@ -1,6 +1,6 @@
 """What servers said when they failed, and what is made of it.
 
-The files of tests/data/vllm-crashes are logs of real vLLM 0.32 servers that were started with broken
+The files of tests/data/vllm-crashes are logs of real vLLM 0.32 servers, started with broken
 flags, pairs, models and surroundings; traceback bodies are left out, and paths made general. What
 only a GPU can say is quoted from vLLM's source and from public threads.
 """
