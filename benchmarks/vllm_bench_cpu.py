@@ -11,6 +11,7 @@ import json
 import pathlib
 import sys
 import time
+from typing import Any
 
 from vllm.benchmarks import serve
 from vllm.utils.argparse_utils import FlexibleArgumentParser
@@ -25,7 +26,7 @@ def main() -> None:
     ask = serve.ASYNC_REQUEST_FUNCS[arguments.backend]
     calls, seen = 0, []
 
-    async def wrapped(request_func_input, session, pbar=None):
+    async def wrapped(request_func_input: Any, session: Any, pbar: Any = None) -> Any:
         nonlocal calls
         calls += 1
         mine = calls

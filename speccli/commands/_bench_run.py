@@ -133,6 +133,15 @@ WindowOption = Annotated[
         help="steady: a load that stands, without ramp and tail. whole: as vllm bench serve counts."
     ),
 ]
+Tokenizer = Annotated[
+    str | None,
+    typer.Option(
+        "--tokenizer",
+        metavar="MODEL",
+        help="With --runner vllm-bench: what it counts prompts with.",
+        show_default="the model's name",
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option(
@@ -192,6 +201,7 @@ def run(
     api: Annotated[Api, typer.Option(help="Which endpoint is asked.")] = Api.CHAT,
     window: WindowOption = Window.STEADY,
     runner: Annotated[Runner, typer.Option(help="What puts the load on.")] = Runner.SPECCTL,
+    tokenizer: Tokenizer = None,
     out: Out = None,
     name: Annotated[str | None, typer.Option(help="What to call it.")] = None,
     resume: Annotated[
@@ -233,7 +243,7 @@ def run(
     for note in plan.notes:
         diagnostics.warn(note)
     try:
-        result = run_with(runner.value, plan, Progress(diagnostics.say, diagnostics.progress))
+        result = run_with(plan.spec, plan.before, Progress(diagnostics.say, diagnostics.progress))
     except KeyboardInterrupt:
         diagnostics.say(f"interrupted: {asking.left_behind(plan.spec)}")
         raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
@@ -248,5 +258,5 @@ def run(
     raise typer.Exit(int(asking.exit_code(result)))
 
 
-_NOT_ASKED = frozenset({"source", "runner", "output_format"})
+_NOT_ASKED = frozenset({"source", "output_format"})
 """Parameters that say how it is done and told, not what is measured."""

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from speccli.core.bench import arms as arms_
 from speccli.core.bench import datasets as datasets_
-from speccli.core.bench import results
+from speccli.core.bench import external, results
 from speccli.core.bench.arms import ArmSpec
 from speccli.core.bench.measure import Sampling
 from speccli.core.bench.results import Load, Result
@@ -64,6 +64,8 @@ class Asked:
     warmup: int | None = None
     api: Literal["chat", "completions"] = "chat"
     window: Literal["steady", "whole"] = "steady"
+    runner: str = external.OURS
+    tokenizer: str | None = None
     out: Path | None = None
     name: str | None = None
     resume: bool = False
@@ -133,10 +135,15 @@ def plan(asked: Asked) -> Plan:
         access=access_of(asked.settings),
         command=asked.command,
         logs=asked.logs,
+        runner=asked.runner,
+        tokenizer=asked.tokenizer,
     )
+    external.possible(spec)
     notes = [each.note for each in found if each.note]
     if asked.output_tokens is not None:
         notes.append(IGNORES_EOS)
+    if asked.runner == external.VLLM:
+        notes.append(external.COUNTS_ALL)
     if len(arms) == 1:
         notes.append(ONE_ARM)
     return Plan(spec, _before(spec, resume=asked.resume), tuple(notes))
@@ -201,7 +208,7 @@ def _load(asked: Asked) -> Load:
         warmup=asked.warmup or 0,
         repeats=asked.repeats,
         endpoint=asked.api,
-        window=asked.window,
+        window=asked.window if asked.runner == external.OURS else "whole",
     )
 
 
@@ -261,7 +268,7 @@ def _before(spec: Spec, *, resume: bool) -> Result | None:
     }
     arms = {arm.name for arm in old.arms} - {arm.name for arm in spec.arms}
     differ = [name for name, (was, is_) in asked.items() if was != is_ and old.datasets]
-    if arms or differ or old.provenance.runner != "specctl":
+    if arms or differ or old.provenance.runner != spec.runner:
         what = ", ".join([*differ, *(["arms"] if arms else [])]) or "the runner"
         raise UsageError(
             f"{spec.out} holds another bench: {what} differ",

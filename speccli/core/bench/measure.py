@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from statistics import median
-from typing import Any
+from typing import Any, Protocol
 
 from speccli.core.bench import account, load
 from speccli.core.bench.client import Answer, Ask
@@ -124,6 +124,25 @@ class Requests:
         return json.dumps(body | dict(sampling.extra or {})).encode()
 
 
+class MeasureRow(Protocol):
+    """What puts the load of a row on a server; `measure`, or another tool."""
+
+    async def __call__(
+        self,
+        server: Server,
+        identity: Identity,
+        key: Key,
+        prompts: Prompts,
+        shape: load.Shape,
+        sampling: Sampling,
+        *,
+        watch: Watch,
+        salt: str,
+        progress: Callable[[int, int], None],
+    ) -> tuple[Row, list[Answer]]:
+        """The row and its measured answers. Never raises but when cancelled."""
+
+
 def now() -> str:
     """RFC 3339."""
     return datetime.now(UTC).isoformat(timespec="seconds")
@@ -144,7 +163,7 @@ async def measure(
     """The row and its measured answers. Never raises but when cancelled."""
     if why := await server.gone():
         return key.empty("failed", why), []
-    before = await _idle(server)
+    before = await idle(server)
     started = now()
     asks = Requests(prompts.prompts, shape, sampling, identity, salt)
     async with watch:
@@ -171,7 +190,7 @@ async def measure(
     return (_with_times(row, outcome, good) if good else row), good
 
 
-async def _idle(server: Server) -> Page:
+async def idle(server: Server) -> Page:
     """The counters before the row, once the server has nothing left to do."""
     page = await server.page()
     left = _IDLE_S

@@ -14,11 +14,11 @@ from speccli.core.bench.results import Provenance
 from speccli.core.sources.redact import redact
 
 
-def of(command: str, seed: int, sampling: Sampling) -> Provenance:
+def of(command: str, seed: int, sampling: Sampling, runner: str) -> Provenance:
     """What is known before anything is measured."""
     return Provenance(
         specctl=__version__,
-        runner="specctl",
+        runner=runner,
         commands=(redact(command),) if command else (),
         host=host(),
         git=_git(),

@@ -7,16 +7,14 @@ docs/contracts.md has the form, docs/bench.md how each number is made.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from speccli.core.bench.codec import FormError, decode, encode
 from speccli.core.errors import UsageError
+from speccli.core.state import StateError, write_atomic
 from speccli.core.values import Number
 
 SCHEMA = "specctl.bench/v1"
@@ -299,7 +297,7 @@ class Result:
     stand_in: str | None = None
     """Words, where the model only stands in for the one that is meant."""
     texts: Mapping[str, Mapping[str, Any]] | None = None
-    """`{arm: {prompt id: {"text": …}}}`, where they were asked for."""
+    """`{arm: {prompt id: {"text": …}}}`."""
     schema: str = SCHEMA
 
     @property
@@ -360,14 +358,9 @@ def _consistent(result: Result) -> None:
         if row.key in seen:
             raise FormError(f"rows[{i}] is there twice ({row.label})")
         seen.add(row.key)
-        lists = {name: each for name, each in _lists(row.samples) if each}
-        if len({len(each) for each in lists.values()}) > 1:
+        lists = [getattr(row.samples, each.name) for each in fields(Samples)]
+        if len({len(each) for each in lists if each}) > 1:
             raise FormError(f"rows[{i}].samples has lists of different lengths")
-
-
-def _lists(samples: Samples) -> list[tuple[str, Sequence[Any] | None]]:
-    names = ("prompt", "start_s", "ttft_s", "e2e_s", "output_tokens", "input_tokens", "text_sha")
-    return [(n, getattr(samples, n)) for n in (*names, "accepted", "drafted", "steps")]
 
 
 def read(path: Path) -> Result:
@@ -381,9 +374,8 @@ def read(path: Path) -> Result:
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(
-            f"{path} is not JSON: {error}", hint="`specctl bench run --out FILE` writes one"
-        ) from error
+        hint = "`specctl bench run --out FILE` writes one"
+        raise UsageError(f"{path} is not JSON: {error}", hint=hint) from error
     try:
         return from_json(document)
     except FormError as error:
@@ -400,22 +392,8 @@ def write(path: Path, result: Result) -> None:
         UsageError: it cannot be written.
     """
     text = json.dumps(to_json(result), ensure_ascii=False, allow_nan=False)
-    temporary: Path | None = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        temporary = Path(name)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {path}: {error.strerror}", hint="give --out FILE"
-        ) from error
-    finally:
-        if temporary is not None:
-            with suppress(OSError):
-                temporary.unlink()
+        write_atomic(path, text + "\n")
+        path.chmod(0o644)
+    except StateError as error:
+        raise UsageError(error.message, hint="give --out FILE") from error

@@ -18,7 +18,7 @@ from speccli.core.bench.arms import ArmSpec, Local
 from speccli.core.bench.client import Answer
 from speccli.core.bench.datasets import Prompts
 from speccli.core.bench.load import Shape
-from speccli.core.bench.measure import Key, Sampling, measure, now
+from speccli.core.bench.measure import Key, MeasureRow, Sampling, measure, now
 from speccli.core.bench.progress import Progress
 from speccli.core.bench.results import Arm, Client, Dataset, Load, Result, Row, write
 from speccli.core.bench.started import Up, up
@@ -58,6 +58,10 @@ class Spec:
     command: str = ""
     logs: Path | None = None
     """Folder for what started servers print."""
+    runner: str = "specctl"
+    """What puts the load on."""
+    tokenizer: str | None = None
+    """Of the target, for runners that want one; None: it goes by the model's name."""
 
     def rows(self) -> Iterator[Key]:
         """Every row, in the order of an interleaved run."""
@@ -93,19 +97,25 @@ class Spec:
         )
 
 
-async def run(spec: Spec, progress: Progress, before: Result | None = None) -> Result:
+async def run(
+    spec: Spec,
+    progress: Progress,
+    before: Result | None = None,
+    measure_row: MeasureRow = measure,
+) -> Result:
     """Measure what is not measured yet; the file is replaced after every row.
 
     Args:
         spec: What is to be measured.
         progress: Who is told.
         before: A result to go on with.
+        measure_row: What puts the load on.
 
     Raises:
         UsageError: `before` is of another bench, or the file cannot be written.
         SourceError: a server cannot be asked at the beginning.
     """
-    bench = _Bench(spec, progress, before)
+    bench = _Bench(spec, progress, before, measure_row)
     await bench.prepare()
     try:
         for group in bench.groups():
@@ -116,8 +126,10 @@ async def run(spec: Spec, progress: Progress, before: Result | None = None) -> R
 
 
 class _Bench:
-    def __init__(self, spec: Spec, progress: Progress, before: Result | None) -> None:
-        self._spec, self._progress = spec, progress
+    def __init__(
+        self, spec: Spec, progress: Progress, before: Result | None, measure_row: MeasureRow
+    ) -> None:
+        self._spec, self._progress, self._measure = spec, progress, measure_row
         self._datasets = {each.name: each for each in spec.datasets}
         self.result = before or Result(
             name=spec.name,
@@ -125,7 +137,7 @@ class _Bench:
             finished=None,
             complete=False,
             simulated=False,
-            provenance=provenance.of(spec.command, spec.seed, spec.sampling),
+            provenance=provenance.of(spec.command, spec.seed, spec.sampling, spec.runner),
             load=spec.load,
             datasets=(),
             arms=(),
@@ -254,7 +266,7 @@ class _Bench:
         prompts = self._datasets[key.dataset]
         shape = self._spec.shape(key, len(prompts.prompts))
         self._progress.row(key)
-        row, answers = await measure(
+        row, answers = await self._measure(
             found.server,
             found.identity,
             key,
