@@ -122,7 +122,9 @@ def import_(
     key: KeyOptions,
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="A baseline, or `vllm bench serve` --save-result."),
+        typer.Argument(
+            metavar="FILE", help="A baseline, a bench, or `vllm bench serve` --save-result."
+        ),
     ],
     name: Annotated[
         str | None, typer.Option("--name", help="What to call it.", show_default="as the file")
@@ -132,6 +134,10 @@ def import_(
         typer.Option(
             metavar="NAME", help="FILE is a run without speculation: add its speed to NAME."
         ),
+    ] = None,
+    arm: Annotated[
+        str | None,
+        typer.Option(metavar="ARM", help="Of a bench.", show_default="the one that speculates"),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace what is something else.")] = False,
     state: StateOption = None,

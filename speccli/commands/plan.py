@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,19 +19,33 @@ def command(
         str, typer.Argument(metavar="RECIPE", help="A built-in recipe's name, or a file.")
     ],
     changes: SetOption = None,
+    measured: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--measured",
+            metavar="FILE",
+            help="A bench of it: what was measured beats the estimate; repeat for more.",
+        ),
+    ] = None,
     output_format: FormatOption = output.Format.TABLE,
 ) -> None:
     """Say what a recipe would do, before a GPU is asked for.
 
     Memory and KV room, CUDA graphs by batch, the exact engine line, the pair's pre-flight, an
-    estimate of what the draft earns. Offline. Exits by the worst finding: 2 critical, 1 warning,
+    estimate of what the draft earns; with --measured what it did earn, and how far the estimate is
+    off. Offline. Exits by the worst finding: 2 critical, 1 warning,
     3 where the target's shape is not known.
     """
     from speccli.core.plan import plan
     from speccli.core.recipes.load import load
     from speccli.core.views import plan as view
 
-    made = plan(load(recipe, changes or ()))
+    bench = None
+    if measured:
+        from speccli.core.bench.merge import read_all
+
+        bench = read_all(measured)
+    made = plan(load(recipe, changes or ()), bench)
 
     def table() -> RenderableType:
         from speccli.tables.plan import plan_table

@@ -11,11 +11,14 @@ from rich.text import Text
 
 from speccli.core.plan import Plan
 from speccli.core.plan.guide import guide
+from speccli.core.plan.measured import Measured
 from speccli.core.preflight import Verdict
 from speccli.core.sizing.gpus import GIB
+from speccli.core.views.bench import times
 from speccli.core.views.text import GLYPHS, clean
 
 _STYLES = {"warning": "yellow", "critical": "red bold", "unknown": "magenta", "info": "green"}
+_VERDICTS = {"PASS": "green", "FAIL": "red bold", "INCONCLUSIVE": "yellow"}
 _MODES = {"full": "green", "padded": "", "piecewise": "yellow", "eager": "red bold"}
 
 
@@ -26,6 +29,8 @@ def plan_table(plan: Plan) -> RenderableType:
         parts += [_memory(plan), *_room(plan), Text()]
     if plan.graphs:
         parts += [*_graphs(plan), Text()]
+    if plan.measured:
+        parts += [*_measured(plan.measured), Text()]
     if plan.estimate:
         parts += [*_estimate(plan), Text()]
     parts += [Text("when to draft with what", "bold"), _guide(plan), Text()]
@@ -147,6 +152,40 @@ def _estimate(plan: Plan) -> list[RenderableType]:
     elif k:
         lines.append(Text("nobody has measured this pair's acceptance: only what it must reach"))
     return [*lines, Text(f"error: {error_of(plan.facts.target_shape)}", "dim")]
+
+
+def _measured(found: Measured) -> list[RenderableType]:
+    """What was measured, and how far the estimate is off."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("measured, by batch", no_wrap=True)
+    for row in found.rows:
+        table.add_column(str(row.batch), justify="right")
+    rows = found.rows
+    table.add_row("tok/s without", *(_rate(row.tokens_per_s_without) for row in rows))
+    table.add_row(clean(f"tok/s, {found.arm}"), *(_rate(row.tokens_per_s) for row in rows))
+    table.add_row("speed-up", *(times(row.speedup) for row in rows), style="bold")
+    table.add_row("verdict", *(Text(row.verdict, _VERDICTS[row.verdict]) for row in rows))
+    for name, errors in (
+        ("estimate without is off by", [row.error_without for row in rows]),
+        ("estimate with is off by", [row.error for row in rows]),
+        ("its speed-up is off by", [row.error_speedup for row in rows]),
+    ):
+        table.add_row(name, *(_percent(error) for error in errors), style="dim")
+    lines: list[RenderableType] = [table]
+    if found.crossover is not None:
+        lines.append(Text(clean(f"slower than {found.baseline} from: {found.crossover.words}")))
+    if found.schedule is not None:
+        lines.append(Text(f"K by batch, measured: {[list(row) for row in found.schedule]}"))
+    lines += [Text(clean(note), "yellow") for note in found.notes]
+    return lines
+
+
+def _rate(value: float | None) -> str:
+    return "—" if value is None else f"{value:,.0f}"
+
+
+def _percent(error: float | None) -> str:
+    return "—" if error is None else f"{100 * error:+.0f} %".replace("-", "−")
 
 
 def _times(value: float) -> Text:

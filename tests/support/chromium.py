@@ -1,4 +1,4 @@
-"""A page in a real browser, over its debugging protocol: pictures, sizes, and what it complains of."""
+"""A page in a real browser, over its debugging protocol: pictures, and what it complains of."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ class Page:
         assert "error" not in told, told
         return told["result"]
 
-    async def open(self, file: Path, *, width: int, dark: bool = False) -> None:
-        """Load a file at this width, in this scheme."""
+    async def open(self, url: str, *, width: int, dark: bool = False) -> None:
+        """Load a page at this width, in this scheme."""
         for domain in ("Page", "Runtime", "Log", "Network"):
             await self.call(f"{domain}.enable")
         await self.call(
@@ -83,7 +83,7 @@ class Page:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         await self.call("Emulation.setEmulatedMedia", features=[scheme])
         self._loaded.clear()
-        await self.call("Page.navigate", url=file.resolve().as_uri())
+        await self.call("Page.navigate", url=url)
         await asyncio.wait_for(self._loaded.wait(), 60)
 
     async def ask(self, script: str) -> Any:
@@ -91,15 +91,15 @@ class Page:
         told = await self.call("Runtime.evaluate", expression=script, returnByValue=True)
         return told["result"].get("value")
 
-    async def picture(self, out: Path) -> None:
+    async def picture(self) -> bytes:
         """All of the page, as PNG."""
         told = await self.call("Page.captureScreenshot", captureBeyondViewport=True)
-        out.write_bytes(base64.b64decode(told["data"]))
+        return base64.b64decode(told["data"])
 
-    async def paper(self, out: Path) -> None:
-        """The page as it would be printed."""
+    async def paper(self) -> bytes:
+        """The page as it would be printed, as PDF."""
         told = await self.call("Page.printToPDF", preferCSSPageSize=True, printBackground=True)
-        out.write_bytes(base64.b64decode(told["data"]))
+        return base64.b64decode(told["data"])
 
 
 @asynccontextmanager

@@ -9,7 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from speccli.core.baseline.from_bench import of_bench, speeds
 from speccli.core.baseline.model import SCHEMA, Baseline, BatchSpeed, Key, from_json
+from speccli.core.bench import results
+from speccli.core.bench.compare import baseline_of
 from speccli.core.errors import UsageError
 from speccli.core.stats.drift import Dispersion, per_draft_variance
 
@@ -19,13 +22,21 @@ _CLUSTERING = 2.0
 """Drafts of one request resemble each other; a bench repeats its requests, so less than traffic."""
 
 
-def read_any(path: Path, name: str | None, told: Key) -> Baseline:
-    """The baseline of a file; `told` are parts of the key that the operator knows.
+def read_any(path: Path, name: str | None, told: Key, arm: str | None = None) -> Baseline:
+    """The baseline of a file.
+
+    Args:
+        path: A baseline, a bench, or a result of `vllm bench serve`.
+        name: What to call it; None: as the file.
+        told: Parts of the key that the operator knows.
+        arm: Which one of a bench; None: the one that speculates.
 
     Raises:
         UsageError: the file is missing, or of no form that is known.
     """
     value = _json(path)
+    if isinstance(value, dict) and value.get("schema") == results.SCHEMA:
+        return of_bench(results.read(path), arm, name or path.stem, told)
     if isinstance(value, dict) and value.get("schema") == SCHEMA:
         found = from_json(value, str(path))
         key = told.over(found.key)
@@ -34,7 +45,7 @@ def read_any(path: Path, name: str | None, told: Key) -> Baseline:
         return _from_bench(value, str(path), name or path.stem, told)
     raise UsageError(
         f"{path} is neither a baseline nor a bench result with acceptance",
-        hint=f"want {SCHEMA}, or --save-result of `vllm bench serve` (0.14.1 or newer)",
+        hint=f"want {SCHEMA}, {results.SCHEMA}, or --save-result of `vllm bench serve` (0.14.1)",
     )
 
 
@@ -45,6 +56,9 @@ def plain_speed(path: Path) -> tuple[BatchSpeed, ...]:
         UsageError: the file is missing, or no such run.
     """
     value = _json(path)
+    if isinstance(value, dict) and value.get("schema") == results.SCHEMA:
+        result = results.read(path)
+        return speeds(result, baseline_of(result, None))
     try:
         row = BatchSpeed(
             float(value["max_concurrency"]),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from speccli.core.engines import vllm_flags, vllm_graphs
 from speccli.core.engines.vllm_speculative import Version
@@ -14,6 +15,10 @@ from speccli.core.sizing import cudagraphs, roofline
 from speccli.core.sizing.gpus import GPUS, Gpu
 from speccli.core.sizing.memory import Demand, Memory, memory
 from speccli.core.sizing.shape import Shape
+
+if TYPE_CHECKING:
+    from speccli.core.bench.results import Result
+    from speccli.core.plan.measured import Estimated, Measured
 
 HEADS = frozenset({"eagle", "eagle3", "p-eagle", "dflash", "dspark"})
 
@@ -75,6 +80,8 @@ class Plan:
     graphs: Graphs | None
     estimate: Estimate | None
     verdicts: tuple[Verdict, ...]
+    measured: Measured | None = None
+    """What a bench of it says; it beats the estimate."""
 
     @property
     def draft_costs_tokens(self) -> int | None:
@@ -84,11 +91,15 @@ class Plan:
         return self.without.kv_tokens - self.memory.kv_tokens
 
 
-def plan(recipe: Recipe) -> Plan:
+def plan(recipe: Recipe, bench: Result | None = None) -> Plan:
     """The plan of a recipe. No network, no GPU.
 
+    Args:
+        recipe: What is to run.
+        bench: What was measured of it.
+
     Raises:
-        UsageError: a model's folder that cannot be read.
+        UsageError: a model's folder that cannot be read, or a bench of something else.
     """
     from speccli.core.plan.rules import judge
 
@@ -107,6 +118,7 @@ def plan(recipe: Recipe) -> Plan:
         graphs,
         estimate,
         (),
+        _measured(facts, estimate, bench) if bench is not None else None,
     )
     verdicts = [*judge(made), *(check_pair(pair_of(facts)) if facts.target else ())]
     return replace(made, verdicts=tuple(in_order(verdicts)))
@@ -229,18 +241,7 @@ def _estimate(facts: Facts) -> Estimate | None:
     unknown_draft = draft.method in HEADS | {"draft_model"} and facts.draft_shape is None
     if facts.target_shape is None or unknown_draft:
         return None
-    setting = roofline.Setting(
-        gpu=facts.gpu,
-        tensor_parallel=recipe.serving.tensor_parallel,
-        target=facts.target_shape,
-        kv_dtype=recipe.serving.kv_cache_dtype,
-        draft=facts.draft_shape,
-        draft_params=facts.draft_params,
-        draft_tensor_parallel=facts.draft_tensor_parallel,
-        method=draft.method,
-        prompt_tokens=recipe.workload.prompt_tokens,
-        output_tokens=recipe.workload.output_tokens,
-    )
+    setting = _setting(facts, facts.target_shape)
     k, most = draft.k, recipe.serving.max_num_seqs
     length = None
     if k and draft.acceptance_length:
@@ -258,3 +259,44 @@ def _estimate(facts: Facts) -> Estimate | None:
         crossover=roofline.crossover(setting, k, length, most) if told and length else None,
         schedule=tuple(roofline.schedule(setting, k, length, most)) if told and length else None,
     )
+
+
+def _setting(facts: Facts, target: Shape) -> roofline.Setting:
+    """What is estimated."""
+    recipe, draft = facts.recipe, facts.recipe.draft
+    return roofline.Setting(
+        gpu=facts.gpu,
+        tensor_parallel=recipe.serving.tensor_parallel,
+        target=target,
+        kv_dtype=recipe.serving.kv_cache_dtype,
+        draft=facts.draft_shape,
+        draft_params=facts.draft_params,
+        draft_tensor_parallel=facts.draft_tensor_parallel,
+        method=draft.method,
+        prompt_tokens=recipe.workload.prompt_tokens,
+        output_tokens=recipe.workload.output_tokens,
+    )
+
+
+def _measured(facts: Facts, estimate: Estimate | None, bench: Result) -> Measured:
+    from speccli.core.plan.measured import measured
+
+    return measured(facts.recipe, bench, _at(facts, estimate))
+
+
+def _at(facts: Facts, estimate: Estimate | None) -> Callable[[int], Estimated]:
+    """What the estimate says of any batch."""
+    from speccli.core.plan.measured import Estimated
+
+    target, k = facts.target_shape, facts.recipe.draft.k
+    if estimate is None or target is None:
+        return lambda batch: Estimated()
+    setting, length = _setting(facts, target), estimate.length
+
+    def at(batch: int) -> Estimated:
+        level = roofline.level(setting, batch, k, length or 1.0)
+        if length is None:
+            return Estimated(level.tokens_per_s_without)
+        return Estimated(level.tokens_per_s_without, level.tokens_per_s, level.speedup)
+
+    return at

@@ -55,14 +55,16 @@ def _methods(method: str) -> list[Advice]:
 def _cases(plan: Plan) -> list[Advice]:
     recipe, estimate = plan.facts.recipe, plan.estimate
     serving, work = recipe.serving, recipe.workload
-    crossover = estimate.crossover if estimate else None
+    crossover = f"about {estimate.crossover} (estimate)" if estimate and estimate.crossover else ""
+    if plan.measured is not None and plan.measured.crossover is not None:
+        crossover = f"{plan.measured.crossover.words} ({plan.measured.how})"
     large = serving.max_num_seqs >= 64
     return [
         Advice(
             "batches of 64 and more most of the time",
             "none, or a smaller K",
             "measured on one H200: 1.24 and 1.03 times at 64, 0.77 at 128"
-            + (f"; here about {crossover} (estimate)" if crossover else ""),
+            + (f"; here {crossover}" if crossover else ""),
             large,
         ),
         Advice(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from speccli.core.engines import vllm_flags
 from speccli.core.engines.vllm_speculative import SCHEDULE_SINCE, dotted, schedule_problems
@@ -11,6 +12,9 @@ from speccli.core.plan.build import Plan
 from speccli.core.preflight.base import Verdict
 from speccli.core.sizing import cudagraphs
 from speccli.core.sizing.gpus import GIB
+
+if TYPE_CHECKING:
+    from speccli.core.plan.measured import Measured
 
 _HOPPER_NOTE = {
     "awq": "INT4 weights go through Marlin: arithmetic in BF16",
@@ -279,6 +283,9 @@ def _schedule(plan: Plan) -> Iterator[Verdict]:
 
 def _worth(plan: Plan) -> Iterator[Verdict]:
     estimate, recipe = plan.estimate, plan.facts.recipe
+    if plan.measured is not None:
+        yield from _worth_measured(plan.measured)
+        return
     if estimate is None or not recipe.draft.k:
         return
     k, even = recipe.draft.k, estimate.break_even
@@ -301,6 +308,32 @@ def _worth(plan: Plan) -> Iterator[Verdict]:
             "beyond it verification is arithmetic that the GPU has no room for",
             "more servers before larger batches, or a smaller K; specctl bench decides",
             "vllm#17984",
+        )
+
+
+def _worth_measured(found: Measured) -> Iterator[Verdict]:
+    """By what was measured, which leaves nothing to the estimate."""
+    passed = [row.batch for row in found.rows if row.verdict == "PASS"]
+    failed = [row.batch for row in found.rows if row.verdict == "FAIL"]
+    if failed:
+        yield _verdict(
+            "R-WORTH",
+            "info" if passed else "warning",
+            f"{found.arm} misses 1.1 times {found.baseline} at batch "
+            f"{', '.join(map(str, failed))} ({found.how})",
+            "verification is arithmetic that the GPU has no room for there"
+            if passed
+            else "the draft costs more than it saves",
+            "more servers before larger batches, or a smaller K" if passed else "no draft",
+        )
+    elif passed:
+        yield _verdict(
+            "R-WORTH",
+            "info",
+            f"{found.arm} is over 1.1 times {found.baseline} at batch "
+            f"{', '.join(map(str, passed))} ({found.how})",
+            "the draft earns more than it costs",
+            "nothing to do",
         )
 
 

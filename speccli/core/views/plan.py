@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from speccli.core.errors import ExitCode
 from speccli.core.plan import Plan
@@ -12,6 +13,9 @@ from speccli.core.plan.guide import guide
 from speccli.core.preflight import Pair, Verdict, worst
 from speccli.core.recipes.load import plain
 from speccli.core.sizing import roofline
+
+if TYPE_CHECKING:
+    from speccli.core.plan.measured import Measured
 
 PLAN_SCHEMA = "specctl.plan/v1"
 PAIR_SCHEMA = "specctl.pair/v1"
@@ -53,9 +57,8 @@ def pair(pair_: Pair, verdicts: list[Verdict]) -> dict[str, Any]:
 
 def plan(plan_: Plan) -> dict[str, Any]:
     """`specctl plan -o json`."""
-    graphs, schedule = plan_.graphs, plan_.facts.recipe.draft.schedule
-    estimated = plan_.estimate.schedule if plan_.estimate else None
-    rows = schedule or estimated
+    graphs = plan_.graphs
+    rows, source = _schedule(plan_)
     return {
         "schema": PLAN_SCHEMA,
         "recipe": plain(plan_.facts.recipe),
@@ -70,13 +73,52 @@ def plan(plan_: Plan) -> dict[str, Any]:
         "capture_sizes": list(graphs.used.sizes) if graphs else None,
         "runner": plan_.facts.graph_rules.runner if plan_.facts.graph_rules else None,
         "k_schedule": [list(row) for row in rows] if rows else None,
-        "k_schedule_source": "recipe" if schedule else ("estimate" if estimated else None),
+        "k_schedule_source": source,
         "estimate": _estimate(plan_),
+        "measured": _measured(plan_.measured) if plan_.measured else None,
         "guide": [
             {"when": each.when, "use": each.use, "why": each.why, "applies": each.applies}
             for each in guide(plan_)
         ],
         "findings": [finding(verdict) for verdict in plan_.verdicts],
+    }
+
+
+def _schedule(
+    plan_: Plan,
+) -> tuple[Sequence[tuple[int, int, int]] | None, str | None]:
+    """The recipe's own, else what was measured, else what is estimated; and which it is."""
+    told = {
+        "recipe": plan_.facts.recipe.draft.schedule,
+        "measured": plan_.measured.schedule if plan_.measured else None,
+        "estimate": plan_.estimate.schedule if plan_.estimate else None,
+    }
+    return next(((rows, source) for source, rows in told.items() if rows), (None, None))
+
+
+def _measured(found: Measured) -> dict[str, Any]:
+    return {
+        "arm": found.arm,
+        "baseline": found.baseline,
+        "rows": [
+            {
+                "batch": row.batch,
+                "tokens_per_s_without": row.tokens_per_s_without,
+                "tokens_per_s": row.tokens_per_s,
+                "speedup": asdict(row.speedup),
+                "verdict": row.verdict,
+                "estimate": asdict(row.estimated),
+                "estimate_error": {
+                    "tokens_per_s_without": row.error_without,
+                    "tokens_per_s": row.error,
+                    "speedup": row.error_speedup,
+                },
+            }
+            for row in found.rows
+        ],
+        "crossover": found.crossover.to_json() if found.crossover else None,
+        "k_schedule": [list(row) for row in found.schedule] if found.schedule else None,
+        "notes": list(found.notes),
     }
 
 

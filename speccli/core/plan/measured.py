@@ -1,0 +1,182 @@
+"""What a bench measured of a recipe, beside what the roofline says: measured beats estimated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from speccli.core.bench.compare import Cell, Comparison, compare
+from speccli.core.bench.crossover import Crossover
+from speccli.core.bench.results import Arm, Result, Statistic
+from speccli.core.bench.schedule import schedule
+from speccli.core.bench.verdict import Word
+from speccli.core.errors import UsageError
+from speccli.core.recipes.model import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Estimated:
+    """What the roofline says of a batch, as far as it says anything."""
+
+    tokens_per_s_without: float | None = None
+    tokens_per_s: float | None = None
+    """None where nobody knows the draft's acceptance."""
+    speedup: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One batch that was measured."""
+
+    batch: int
+    tokens_per_s_without: float | None
+    tokens_per_s: float | None
+    """Output tokens per second, mean over datasets."""
+    speedup: Statistic
+    """Over the datasets: their geometric mean; the interval holds all of theirs."""
+    verdict: Word
+    estimated: Estimated
+
+    @property
+    def error_without(self) -> float | None:
+        """How far the estimate without a draft is off: 0.1 is 10 % too much."""
+        return _off(self.estimated.tokens_per_s_without, self.tokens_per_s_without)
+
+    @property
+    def error(self) -> float | None:
+        """The same with the draft."""
+        return _off(self.estimated.tokens_per_s, self.tokens_per_s)
+
+    @property
+    def error_speedup(self) -> float | None:
+        """The same of the speed-up."""
+        return _off(self.estimated.speedup, self.speedup.value)
+
+
+def _off(estimated: float | None, measured: float | None) -> float | None:
+    return estimated / measured - 1 if estimated is not None and measured else None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A bench of this recipe."""
+
+    arm: str
+    baseline: str
+    rows: tuple[Row, ...]
+    crossover: Crossover | None
+    """The lowest of the datasets'."""
+    schedule: tuple[tuple[int, int, int], ...] | None
+    """K by batch, where the bench is a sweep of K."""
+    notes: tuple[str, ...]
+    """Where it is not just this recipe that was measured."""
+    how: str = "measured"
+    """`measured`, `measured on MODEL` where that is another one, `simulated`."""
+
+
+def measured(recipe: Recipe, result: Result, estimate: Callable[[int], Estimated]) -> Measured:
+    """What a bench says of a recipe; `estimate` says what the roofline would, of a batch.
+
+    Raises:
+        UsageError: it holds no arm of the recipe's method and K, or no baseline beside it.
+    """
+    arm = _arm(recipe, result)
+    comparison = compare(result, arms=[arm.name])
+    batches = [load[0] for load in comparison.loads if load[0] is not None]
+    if not batches:
+        raise UsageError("an open loop has no batches to compare the plan with")
+    places = [found for name, _, found in comparison.crossovers if name == arm.name]
+    return Measured(
+        arm.name,
+        comparison.baseline,
+        tuple(_row(comparison, arm.name, batch, estimate) for batch in batches),
+        min(places, key=lambda found: found.place, default=None),
+        _schedule(result, recipe.draft.method),
+        tuple(_notes(recipe, result, arm)),
+        _how(recipe, result, arm),
+    )
+
+
+def _arm(recipe: Recipe, result: Result) -> Arm:
+    if not recipe.speculates:
+        raise UsageError(f"{recipe.name} has no draft: there is nothing to measure it against")
+    wanted = recipe.draft.method, recipe.draft.k
+    for arm in result.arms:
+        if (arm.method, arm.k) == wanted:
+            return arm
+    told = ", ".join(f"{a.name} ({a.method}, K={a.k})" for a in result.arms)
+    raise UsageError(
+        f"{result.name} holds no arm of {wanted[0]} with K = {wanted[1]}",
+        hint=f"it holds {told}",
+    )
+
+
+def _row(
+    comparison: Comparison,
+    arm: str,
+    batch: int,
+    estimate: Callable[[int], Estimated],
+) -> Row:
+    cells = comparison.of(arm, (batch, None))
+    without, with_ = (_mean([cell.tokens_per_s[i] for cell in cells]) for i in (0, 1))
+    return Row(
+        batch,
+        without,
+        with_,
+        _together(cells),
+        comparison.word(arm, (batch, None)),
+        estimate(batch),
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+def _together(cells: Sequence[Cell]) -> Statistic:
+    known = [cell.speedup for cell in cells if cell.speedup.value is not None]
+    if not known:
+        return Statistic.unknown("not measured in both arms")
+    value = math.exp(fmean(math.log(each.value or 1.0) for each in known))
+    lows = [each.low for each in known if each.low is not None]
+    highs = [each.high for each in known if each.high is not None]
+    if not lows or not highs:
+        return Statistic(value, None, None, len(known), reason=known[0].reason)
+    return Statistic(value, min(lows), max(highs), len(known))
+
+
+def _schedule(result: Result, method: str) -> tuple[tuple[int, int, int], ...] | None:
+    try:
+        found = schedule(result, method=method)
+    except UsageError:
+        return None
+    return found.rows if len({k for k in found.arms if k}) > 1 else None
+
+
+def _how(recipe: Recipe, result: Result, arm: Arm) -> str:
+    if result.simulated:
+        return "simulated"
+    other = result.stand_in or (arm.model if arm.model != recipe.target.model else None)
+    return f"measured on {other}" if other else "measured"
+
+
+def _notes(recipe: Recipe, result: Result, arm: Arm) -> Iterator[str]:
+    if result.simulated:
+        yield "SIMULATED: these numbers say nothing about any GPU"
+    if result.stand_in:
+        yield f"STAND-IN: {result.stand_in}"
+    if arm.model and recipe.target.model and arm.model != recipe.target.model:
+        yield f"measured on {arm.model}; the recipe serves {recipe.target.model}"
+    gpu = str((result.provenance.gpu or {}).get("name") or "")
+    if not gpu:
+        yield "the bench does not tell its GPU"
+    elif recipe.hardware.gpu.split("-")[0].lower() not in gpu.lower():
+        yield f"measured on {gpu}; the recipe runs on {recipe.hardware.gpu}"
+    if arm.gpu_count != recipe.hardware.count:
+        yield f"measured on {arm.gpu_count} GPUs; the recipe has {recipe.hardware.count}"
+    version = arm.engine.get("version")
+    if version and recipe.engine.version and str(version) != recipe.engine.version:
+        yield f"measured with {version}; the recipe runs {recipe.engine.version}"

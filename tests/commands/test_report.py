@@ -1,0 +1,78 @@
+"""`specctl report`, over a bench that never ran."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from speccli.core.bench.results import write
+from speccli.main import app
+from tests.support.benches import PLAIN, Noise, Planted, bench
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, ["report", *words])
+
+
+@pytest.fixture
+def file() -> str:
+    arms = [PLAIN, Planted("eagle3", {8: 1.5, 128: 0.8})]
+    write(Path("a.json"), bench(arms, batches=(8, 128), prompts=30, noise=Noise(run=0.005)))
+    return "a.json"
+
+
+def test_it_writes_four_files_and_prints_their_names(file: str) -> None:
+    result = run(file)
+    assert (result.exit_code, result.stderr) == (0, "")
+    names = result.stdout.split()
+    assert names == [
+        "outputs/report.md",
+        "outputs/report.html",
+        "outputs/report.json",
+        "outputs/skill-inference-server.md",
+    ]
+    assert all(Path(name).stat().st_size for name in names)
+
+
+def test_options_reach_the_report(file: str) -> None:
+    words = [
+        "--target-speedup",
+        "2",
+        "--gpu-hour-usd",
+        "5",
+        "--model",
+        "anthropic:claude-sonnet-5-5",
+    ]
+    result = run(file, "--out", "here", *words)
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(Path("here/report.json").read_text())
+    assert told["comparison"]["target_speedup"] == 2
+    assert told["cost"]["gpu_hour_usd"] == 5
+    assert {each["model"] for each in told["cost"]["hosted"]} == {"claude-sonnet-5-5"}
+    assert told["files"] == ["a.json"]
+
+
+def test_a_file_beside_it_is_the_same_bench(file: str) -> None:
+    arms = [PLAIN, Planted("ngram", {8: 1.2, 128: 0.9}, "ngram", 4)]
+    other = bench(arms, batches=(8, 128), prompts=30)
+    write(
+        Path("b.json"),
+        replace(
+            other,
+            arms=tuple(a for a in other.arms if a.name == "ngram"),
+            rows=tuple(r for r in other.rows if r.arm == "ngram"),
+        ),
+    )
+    assert run(file, "b.json").exit_code == 0
+    assert "| batch | eagle3 | ngram |" in Path("outputs/report.md").read_text()
+
+
+@pytest.mark.parametrize("words", [[], ["none.json"], ["a.json", "--model", "no-such-model"]])
+def test_what_is_missing_is_a_usage_error(file: str, words: list[str]) -> None:
+    result = run(*words)
+    assert (result.exit_code, result.stdout) == (64, "")
+    assert not Path("outputs").exists()

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from speccli.core.bench.results import Result
+from speccli.core.errors import UsageError
+from speccli.core.plan import Plan, plan
+from speccli.core.recipes.load import load
+from speccli.core.views import plan as view
+from tests.support.benches import PLAIN, Noise, Planted, bench, sweep
+
+RECIPE = "llama-3.3-70b-eagle3-h200"
+QUIET = Noise(run=0.004, prompt=0.03)
+CURVE = {1: 1.9, 32: 1.5, 128: 0.8}
+
+
+def measured(change: Any = None) -> Plan:
+    result = bench([PLAIN, Planted("eagle3", CURVE)], batches=(1, 32, 128), noise=QUIET, prompts=40)
+    return plan(load(RECIPE), change(result) if change else result)
+
+
+def test_what_was_measured_stands_beside_what_was_estimated() -> None:
+    made = measured()
+    assert made.measured is not None
+    assert [row.batch for row in made.measured.rows] == [1, 32, 128]
+    first = made.measured.rows[0]
+    assert first.speedup.value == pytest.approx(1.9, rel=0.03)
+    assert first.verdict == "PASS"
+    assert first.estimated.speedup is not None
+    assert first.error_speedup == pytest.approx(first.estimated.speedup / first.speedup.value - 1)  # type: ignore[operator]
+    assert first.error_without == pytest.approx(
+        first.estimated.tokens_per_s_without / first.tokens_per_s_without - 1  # type: ignore[operator]
+    )
+
+
+def test_the_estimate_is_the_plans_own_at_its_batches() -> None:
+    made = measured()
+    assert made.measured is not None
+    assert made.estimate is not None
+    ours = {row.batch: row.estimated.tokens_per_s for row in made.measured.rows}
+    theirs = {level.batch: level.tokens_per_s for level in made.estimate.levels}
+    assert {b: ours[b] for b in (1, 32)} == pytest.approx({b: theirs[b] for b in (1, 32)})
+
+
+def test_a_measured_crossover_replaces_the_estimated_one_in_advice() -> None:
+    made = measured()
+    worth = next(v for v in made.verdicts if v.code == "R-WORTH" or v.rule == "R-WORTH")
+    assert "at batch 128 (simulated)" in worth.evidence
+    assert "(estimate)" not in worth.evidence
+
+
+def test_the_json_holds_both_and_the_error() -> None:
+    told = view.plan(measured())["measured"]
+    assert told["crossover"]["state"] == "between"
+    row = told["rows"][0]
+    assert set(row["estimate_error"]) == {"tokens_per_s_without", "tokens_per_s", "speedup"}
+    assert row["estimate"]["speedup"] == pytest.approx(
+        row["speedup"]["value"] * (1 + row["estimate_error"]["speedup"])
+    )
+    assert view.plan(plan(load(RECIPE)))["measured"] is None
+
+
+def test_a_sweep_gives_k_by_batch_where_the_recipe_has_none() -> None:
+    curves = {3: CURVE, 1: {1: 1.5, 32: 1.3, 128: 0.9}}
+    result = sweep(curves, batches=(1, 32, 128), prompts=20, noise=QUIET)
+    told = view.plan(plan(load(RECIPE), result))
+    assert told["k_schedule_source"] == "measured"
+    assert [k for _, _, k in told["k_schedule"]] == [3, 0]
+
+
+def test_what_is_not_just_this_recipe_is_said() -> None:
+    def elsewhere(result: Result) -> Result:
+        arms = tuple(
+            replace(a, model="other/model", engine={"kind": "vllm", "version": "0.31.0"})
+            for a in result.arms
+        )
+        came = replace(result.provenance, gpu={"name": "NVIDIA H100 80GB HBM3"})
+        return replace(result, arms=arms, provenance=came, simulated=False, stand_in=None)
+
+    made = measured(elsewhere)
+    assert made.measured is not None
+    notes = "\n".join(made.measured.notes)
+    for words in ("measured on other/model", "H100", "measured with 0.31.0"):
+        assert words in notes
+    assert made.measured.how == "measured on other/model"
+
+
+def test_a_bench_of_another_method_is_refused() -> None:
+    result = bench([PLAIN, Planted("ngram", {}, "ngram", 4)], batches=(1,), prompts=5)
+    with pytest.raises(UsageError, match="no arm of eagle3 with K = 3") as caught:
+        plan(load(RECIPE), result)
+    assert "ngram (ngram, K=4)" in str(caught.value.hint)

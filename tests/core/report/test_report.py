@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import yaml
+
+from speccli.core.bench.results import Acceptance, Result
+from speccli.core.errors import UsageError
+from speccli.core.report.build import Report
+from speccli.core.report.card import card
+from speccli.core.report.document import document
+from speccli.core.report.markdown import markdown
+from speccli.core.report.page import page
+from speccli.core.report.sections import Table, sections
+from speccli.core.report.write import texts, write
+from tests.support.benches import PLAIN, Planted, bench, sweep, without_samples
+from tests.support.golden import assert_golden
+from tests.support.reports import report, whole
+
+
+@pytest.fixture(scope="module")
+def made() -> Report:
+    return report(whole())
+
+
+def test_the_markdown_of_a_fixed_bench_is_the_golden_one(made: Report) -> None:
+    text = re.sub(r"genai-prices [\d.]+", "genai-prices X", markdown(made))
+    text = re.sub(r"(?m)^\| (claude|gpt)-.*\n", "", text)  # prices move with the package
+    assert_golden("report.md", text)
+
+
+def test_every_form_says_that_it_is_simulated(made: Report) -> None:
+    for name, text in texts(made).items():
+        assert "SIMULATED" in text or '"simulated": true' in text, name
+
+
+def test_every_section_with_numbers_carries_the_mark_of_what_they_are(made: Report) -> None:
+    kinds = {section.name: section.kind for section in sections(made)}
+    for name in ("speedup", "crossover", "latency", "acceptance", "cost"):
+        assert kinds[name] == "simulated"
+    real = replace(made, result=replace(made.result, simulated=False, stand_in="a stand-in"))
+    assert "◐" in markdown(real)
+    assert "◇" not in markdown(real)
+
+
+class Reader(HTMLParser):
+    """What is open, and what would be fetched."""
+
+    VOID = frozenset({"meta", "link", "br", "line", "path", "rect", "circle"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        told = dict(attrs)
+        self.links += [v for name in ("href", "src") if (v := told.get(name))]
+        if told.get("id"):
+            self.ids.append(str(told["id"]))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+
+def read(text: str) -> Reader:
+    reader = Reader()
+    reader.feed(text)
+    assert reader.open == []
+    return reader
+
+
+def test_the_page_is_whole_and_fetches_nothing(made: Report) -> None:
+    text = page(made)
+    reader = read(text)
+    assert "script" not in reader.tags
+    assert all(link.startswith("#") or link == "data:," for link in reader.links)
+    assert {link[1:] for link in reader.links if link.startswith("#")} <= set(reader.ids)
+    assert "default-src 'none'" in text
+    assert "@import" not in text
+    assert "url(" not in text
+    assert "prefers-color-scheme: dark" in text
+    assert "@media print" in text
+
+
+def test_every_chart_has_words_for_those_who_cannot_see_it(made: Report) -> None:
+    labels = re.findall(r'<svg class="chart"[^>]*aria-label="([^"]+)"', page(made))
+    assert len(labels) == 2 + 2 + 2 + 2, "speed-ups, latencies, acceptance, cost"
+    assert "eagle3 at 128: 0.7" in labels[0]
+    assert "FAIL" in labels[0]
+
+
+def test_names_from_servers_cannot_write_the_page() -> None:
+    evil = "<script>alert(1)</script>|`x`"
+    result = whole(batches=(8,), prompts=30)
+    arms = tuple(replace(a, model=evil, draft=evil) for a in result.arms)
+    rows = tuple(
+        replace(r, state="failed", reason=f"{evil}\x1b[2J") if r.repeat == 2 else r
+        for r in result.rows
+    )
+    named = report(replace(result, name=evil, arms=arms, rows=rows))
+    assert "script" not in read(page(named)).tags
+    assert "\x1b" not in page(named) + markdown(named) + card(named)
+    assert "<script>" not in markdown(named)
+
+
+def test_what_is_not_known_is_a_dash_with_its_reason() -> None:
+    bare = without_samples(whole(batches=(8, 32), prompts=30))
+    rows = tuple(
+        replace(r, acceptance=Acceptance.unknown("/metrics is not served")) for r in bare.rows
+    )
+    text = markdown(report(replace(bare, rows=rows)))
+    assert "single requests are not known" in text
+    assert "## Acceptance" not in text
+    assert "of these prompts only" in text
+
+
+def test_no_gpu_price_is_no_cost_and_says_what_to_give() -> None:
+    result = whole(batches=(8,), prompts=30)
+    free = replace(result, arms=tuple(replace(a, gpu_hour_usd=None) for a in result.arms))
+    assert "No cost can be told: no GPU price given (--gpu-hour-usd)." in markdown(report(free))
+    assert "$/1M" in markdown(report(free, gpu_hour_usd=2.0))
+
+
+def test_rows_left_out_are_in_the_report_with_why() -> None:
+    result = whole(batches=(8,), prompts=30)
+    rows = tuple(
+        replace(r, state="contaminated", reason="other traffic: 900 tokens")
+        if (r.arm, r.repeat) == ("eagle3", 0)
+        else r
+        for r in result.rows
+    )
+    text = markdown(report(replace(result, rows=rows)))
+    assert (
+        "| eagle3, batch 8, sharegpt, repeat 1 | contaminated | other traffic: 900 tokens |" in text
+    )
+
+
+def test_the_json_is_the_contracts_object(made: Report) -> None:
+    told = json.loads(json.dumps(document(made), allow_nan=False))
+    assert told["schema"] == "specctl.report/v1"
+    assert told["comparison"]["schema"] == "specctl.compare/v1"
+    assert {each["arm"] for each in told["acceptance"]} == {"eagle3", "p-eagle", "ngram"}
+    assert len(told["latency"]) == 4 * 5
+    assert told["kind"] == "simulated"
+
+
+def test_the_card_is_a_skill_with_commands_limits_and_numbers(made: Report) -> None:
+    text = card(made)
+    _, head, body = text.split("---\n", 2)
+    told = yaml.safe_load(head)
+    assert re.fullmatch(r"[a-z0-9-]{1,64}", told["name"])
+    assert "Use when" in told["description"]
+    for heading in ("Recipe", "Commands", "Decision guide", "Limits", "Measured numbers"):
+        assert f"## {heading}" in body
+    assert "vllm serve simulated-8b" in body
+    assert "nothing is known beyond" in body
+    assert "not told by the bench" in body, "the longest context is not in the file"
+
+
+def test_the_card_does_not_tell_what_nobody_measured() -> None:
+    bare = replace(
+        whole(batches=(8,), prompts=30),
+        arms=tuple(
+            replace(a, command=None, engine={}, model=None) for a in whole(batches=(8,)).arms
+        ),
+    )
+    text = card(report(bare))
+    assert "how eagle3 (with speculation) was started is not in the bench" in text
+    assert "vllm serve" not in text
+
+
+def test_a_sweep_shows_its_schedule_in_every_form() -> None:
+    curves = {3: {1: 1.9, 128: 0.77}, 1: {1: 1.5, 128: 0.9}}
+    swept = report(sweep(curves, batches=(1, 128), prompts=20))
+    for name, text in texts(swept).items():
+        assert "num_speculative_tokens_per_batch_size" in text, name
+    assert '<div class="bar">' in page(swept)
+
+
+def test_a_bench_without_numbers_is_no_report() -> None:
+    result = bench([PLAIN, Planted("eagle3", {})], batches=(8,), prompts=5)
+    dead = replace(result, rows=tuple(replace(r, state="failed") for r in result.rows))
+    with pytest.raises(UsageError, match="no row has numbers"):
+        report(dead)
+
+
+def test_files_are_replaced_whole(made: Report, tmp_path: Path) -> None:
+    names = {path.name for path in write(made, tmp_path / "outputs")}
+    assert names == {"report.md", "report.html", "report.json", "skill-inference-server.md"}
+    assert {p.name for p in (tmp_path / "outputs").iterdir()} == names
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot write"):
+        write(made, tmp_path / "file")
+
+
+def test_tables_are_as_wide_as_their_heads(made: Report) -> None:
+    swept = report(sweep({3: {1: 1.9, 8: 1.2}}, batches=(1, 8), prompts=10))
+    for each in (made, swept):
+        for section in sections(each):
+            for block in section.blocks:
+                if isinstance(block, Table):
+                    assert {len(row) for row in block.rows} <= {len(block.columns)}, section.name
+
+
+def test_an_open_loop_has_rates_instead_of_batches() -> None:
+    result: Result = whole(batches=(1, 8), prompts=40)
+    rows = tuple(replace(r, batch=None, rate=float(r.batch or 0)) for r in result.rows)
+    load = replace(result.load, kind="open", batches=(), rates=(1.0, 8.0))
+    text = markdown(report(replace(result, rows=rows, load=load)))
+    assert "decodes" in text
+    assert "| rate |" in text
+    assert "Where it stops paying" not in text

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from speccli.core.bench.results import Result
+from speccli.core.report import words
+from tests.support.benches import PLAIN, Noise, Planted, bench, sweep
+from tests.support.reports import report, whole
+
+QUIET = Noise(run=0.004, prompt=0.03)
+
+
+def two(**speedups: float) -> Result:
+    by_batch = {int(name[1:]): value for name, value in speedups.items()}
+    arms = [PLAIN, Planted("eagle3", by_batch)]
+    return bench(arms, batches=tuple(by_batch), prompts=40, noise=QUIET)
+
+
+def test_the_answer_names_the_arm_the_batches_and_where_it_is_slower() -> None:
+    told = words.answer(report(two(b1=1.9, b8=1.7, b128=0.8)))
+    assert told.startswith("Yes: eagle3 yields 1.")
+    assert "as many output tokens per second as no speculation at batches 1 and 8." in told
+    assert told.endswith("At batch 128 it is slower.")
+
+
+def test_no_is_said_as_plainly() -> None:
+    assert words.answer(report(two(b1=0.9, b8=0.8))) == (
+        "No: no arm is 1.1 times as fast as no speculation."
+    )
+
+
+def test_not_shown_is_not_no() -> None:
+    assert words.answer(report(two(b8=1.1))).startswith("Not shown: at no load is an arm certain")
+
+
+def test_one_arm_alone_cannot_be_compared_and_the_report_goes_on() -> None:
+    made = report(bench([PLAIN], batches=(8,), prompts=40, noise=QUIET))
+    assert words.answer(made).startswith("Arms cannot be compared: there is no arm beside")
+    assert made.waiting
+    assert words.figures(made) == []
+
+
+def test_actions_keep_to_what_was_measured() -> None:
+    first, *others = words.actions(report(whole()))
+    assert first.startswith("Serve with eagle3 while a server has 1 to 64 requests at once")
+    assert any("At batch 128 serve without a draft" in each for each in others)
+    assert any(each.startswith("Measure again with more repeats") for each in others)
+
+
+def test_a_hole_between_batches_is_not_papered_over() -> None:
+    told = words.actions(report(two(b1=1.5, b8=1.0, b32=1.5)))
+    assert told[0] == "Serve with eagle3 at batches 1 and 32."
+
+
+def test_wrong_answers_come_before_everything() -> None:
+    logprobs = {
+        "text_offset": [0, 1],
+        "token_logprobs": [-0.1, -0.2],
+        "top_logprobs": [{"a": -0.1}, {" b": -0.2, " d": -5.0}],
+    }
+    texts: dict[str, dict[str, Any]] = {
+        "none": {"s/1": {"text": "a b", "logprobs": logprobs}},
+        "eagle3": {"s/1": {"text": "a d"}},
+    }
+    made = report(replace(two(b8=1.5), simulated=False, texts=texts))
+    assert words.actions(made)[0].startswith("Do not ship yet: 1 greedy answers differ")
+
+
+def test_a_sweep_ends_in_a_schedule() -> None:
+    curves = {3: {1: 1.9, 128: 0.77}, 1: {1: 1.5, 128: 0.9}}
+    made = report(sweep(curves, batches=(1, 128), prompts=20, noise=QUIET))
+    assert made.schedule is not None
+    assert any(each.startswith("Let K fall with the batch") for each in words.actions(made))
+
+
+def test_simulated_and_stand_in_are_badges() -> None:
+    result = two(b8=1.5)
+    assert str(words.badge(report(result))).startswith("SIMULATED")
+    stood = replace(result, simulated=False, stand_in="SmolLM2 in the shape of an 8B")
+    assert words.badge(report(stood)) == "STAND-IN: SmolLM2 in the shape of an 8B"
+    assert words.badge(report(replace(result, simulated=False))) is None
+
+
+def test_figures_are_of_the_best_arm() -> None:
+    figures = {each.name: each for each in words.figures(report(whole()))}
+    assert "eagle3, batch 1" in figures["largest speed-up"].note
+    assert figures["slower than the baseline from"].value.startswith("~ ")
+    assert figures["cost of 1M output tokens"].value.startswith("$0.0")
+    assert figures["draft tokens accepted"].value == "46 %"
+    assert "→" in figures["p99 of TPOT"].value
