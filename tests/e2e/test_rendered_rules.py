@@ -86,6 +86,12 @@ WAITS: dict[str, tuple[list[dict[str, str]], str]] = {
         ),
         "600",
     ),
+    # At 0.1 departures a second, one that waits is 10 s: but only the last scrape saw it.
+    "one-that-has-just-come-does-not-count": (
+        series(engine(waiting="0x29 1", first="0+1x60")),
+        "0",
+    ),
+    "one-that-stays-counts": (series(engine(waiting="0x26 1x5", first="0+1x60")), "10000"),
     "stuck": (series(engine(waiting="4x60", first="100x60")), "60000"),
     "two-pods-are-one-pool": (
         series(engine(waiting="4x60", first="0+100x60"))

@@ -21,6 +21,8 @@ DEPARTURES = "specctl:pool_departures_per_second"
 INTERVAL = "10s"
 WINDOW = "1m"
 """Twelve scrapes of the PodMonitor's."""
+HELD = "20s"
+"""Four scrapes."""
 
 LEVEL = f"namespace,{names.DEPLOYMENT_LABEL},{names.POOL_LABEL}"
 
@@ -32,7 +34,7 @@ def scope(deployment: str, namespace: str) -> str:
 
 def scaling_group(deployment: str, namespace: str) -> dict[str, Any]:
     """The rules of one deployment's pools."""
-    raw = signals(scope(deployment, namespace), LEVEL, WINDOW)
+    raw = signals(scope(deployment, namespace), LEVEL, WINDOW, HELD)
     here = f"{{{scope(deployment, namespace)}}}"
     wait = queue_wait(f"{WAITING}{here}", raw.waited_sum, raw.waited_count, f"{DEPARTURES}{here}")
     rules = (

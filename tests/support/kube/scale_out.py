@@ -50,11 +50,11 @@ class Pace:
         return round(max(least, seconds / self.factor))
 
     def text(self, text: str) -> str:
-        """PromQL or a duration with each `30s`, `2m` shortened."""
+        """PromQL or a duration with each `30s`, `2m` shortened, to the millisecond."""
 
         def shorter(match: re.Match[str]) -> str:
-            unit = {"s": 1, "m": 60, "h": 3600}[match[2]]
-            return f"{self.seconds(int(match[1]) * unit)}s"
+            unit = {"s": 1_000, "m": 60_000, "h": 3_600_000}[match[2]]
+            return f"{round(int(match[1]) * unit / self.factor)}ms"
 
         return re.sub(r"\b(\d+)([smh])\b", shorter, text)
 
