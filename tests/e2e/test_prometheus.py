@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from speccli.core.engines.vllm import VLLM
 from speccli.core.poll import Poller
 from speccli.core.poll_prometheus import PrometheusPoller, open_prometheus
+from speccli.core.sources.past import past
 from speccli.core.sources.recorded import rules_text
 from speccli.core.sources.recording import Recorder
 from speccli.core.sources.replay import ReplaySource
@@ -350,6 +352,19 @@ async def test_the_mode_is_chosen_by_the_number_of_engines(warm: World, say: Say
     say(f"first snapshot of {LARGE} engines after {took:.2f} s at a load of {load:.1f}")
     assert first.pooled_engines == LARGE
     assert first.fleet.acceptance_rate.value == pytest.approx(warm.large.acceptance, rel=1e-9)
+
+
+@pytest.mark.parametrize("rules", [True, False], ids=["recorded", "summed-anew"])
+async def test_a_pooled_fleets_charts_begin_with_what_was_before(world: World, rules: bool) -> None:
+    async with polled(world, 'namespace="small"') as poller:
+        await until(poller, lambda _: world.small.pages >= 12)  # a minute of it
+        api, selector = poller.source.api, poller.source.selector
+        points = await past(api, selector, [VLLM], end=api.now(), rules=rules)
+    drafted = [point for point in points if point.draft_tokens > 0]
+    assert drafted
+    assert [point.at for point in points] == sorted(point.at for point in points)
+    rates = [point.accepted_tokens / point.draft_tokens for point in drafted]
+    assert rates == pytest.approx([world.small.acceptance] * len(rates), rel=1e-6)
 
 
 async def test_a_selector_that_matches_nothing_is_missing(world: World) -> None:

@@ -8,6 +8,7 @@ fetched beside them and arrive when they do, or at once where recording rules ke
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
 from collections import deque
@@ -19,6 +20,7 @@ from speccli.core.engines.registry import adapter_named
 from speccli.core.errors import SourceError
 from speccli.core.sources import promql
 from speccli.core.sources.naming import address_of
+from speccli.core.sources.past import MOST_ENGINES, past
 from speccli.core.sources.promapi import Answer
 from speccli.core.sources.prometheus import Census, PrometheusSource, rounds_of
 from speccli.core.sources.recorded import complete, recorded, recorded_window
@@ -149,6 +151,8 @@ class PooledFleet:
                 await self._read_page()
             except SourceError as error:  # the fleet's own numbers are there all the same
                 self._page_failed = f"single engines: {error.message}"
+        if quick and first:
+            self._look_back(found)
         self.last = self._snapshot(found)
         return self.last
 
@@ -241,8 +245,7 @@ class PooledFleet:
             return
         task = asyncio.create_task(self._ask_buckets(found.at, found.window_s))
         self._buckets_task = task
-        self._source.background.add(task)
-        task.add_done_callback(self._source.background.discard)
+        self._beside_all(task)
 
     async def _ask_buckets(self, at: float, window_s: float) -> None:
         began = time.monotonic()
@@ -265,6 +268,24 @@ class PooledFleet:
         )
         # A quarter of the time at most, so that a busy Prometheus is not kept busier.
         self._buckets_due = time.monotonic() + 3 * (time.monotonic() - began)
+
+    def _look_back(self, found: _Round) -> None:
+        """Fill the charts with what was before, beside everything else."""
+        few = self._census.rules or sum(found.engines.values()) <= MOST_ENGINES
+        related = not any(kind.incomplete for kind in self._kinds.values())
+        if few and related:  # sums over engines of which some lack a term relate nothing
+            self._beside_all(asyncio.create_task(self._ask_past(found.at - found.window_s)))
+
+    def _beside_all(self, task: asyncio.Task[None]) -> None:
+        self._source.background.add(task)
+        task.add_done_callback(self._source.background.discard)
+
+    async def _ask_past(self, end: float) -> None:
+        kinds = [kind.adapter for kind in self._kinds.values()]
+        selector, rules = self._source.selector, self._census.rules
+        with contextlib.suppress(SourceError):  # charts that begin empty fill as time goes
+            before = await past(self._api, selector, kinds, end=end, rules=rules)
+            self._trail.extendleft(reversed(before))
 
     async def _read_page(self) -> None:
         wanted = tuple(dict.fromkeys((*self.view, *self._outliers)))[:PAGE]

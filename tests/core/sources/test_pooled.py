@@ -55,6 +55,15 @@ class Api:
             return _answer({"engines.vllm": self.engines, "job:vllm": 1})
         if "timestamp(" in expression:
             return _answer({"": T0 - 3})
+        if expression.endswith("s:60s]"):  # the past, minute by minute
+            assert at is not None
+            return Answer(
+                tuple(
+                    Series({"slot": s}, [(at - 60 * i, str(n)) for i in reversed(range(10))])
+                    for s, n in self.sums.items()
+                    if f'"{s}"' in expression
+                )
+            )
         if ".series" in expression:
             await self.buckets_wait.wait()
             name = "ttft" if '"ttft"' in expression else "other"
@@ -106,6 +115,31 @@ async def test_a_large_fleet_is_pooled() -> None:
     assert taken.note == "2 of 1000 targets down"
     assert taken.at == pytest.approx(T0 - 3, abs=0.01)
     assert taken.unbinned
+
+
+async def until_the_past_is_there(source: PrometheusSource) -> None:
+    await asyncio.gather(*source.background)
+
+
+@pytest.mark.parametrize(("engines", "points"), [(500, 10), (1000, 0)])
+async def test_charts_begin_with_what_was_before_where_that_is_cheap(
+    engines: int, points: int
+) -> None:
+    api = Api()
+    api.engines = engines
+    polled = poller(api)
+    rounds = polled.snapshots()
+    first = await anext(aiter(rounds))
+    assert len(first.trail) == 1
+    await until_the_past_is_there(polled.source)
+    second = await anext(aiter(rounds))
+    assert len(second.trail) == points + 2
+    ends = [point.at for point in second.trail]
+    assert ends == sorted(ends)
+    if points:
+        begin = second.trail[0]
+        assert begin.accepted_tokens / begin.draft_tokens == pytest.approx(0.6)
+        assert (begin.seconds, begin.running) == (60.0, 3000)
 
 
 async def test_the_first_look_does_not_wait_for_latencies() -> None:
