@@ -118,10 +118,6 @@ def _grid(
         held.up, torch.roll(held.up_scale, shift, -1) if shift else held.up_scale, held.up_bias,
         held.down, held.down_scale, held.down_bias,
     )  # fmt: skip
-    wide = [
-        (unpacked(held.up[e], held.up_scale[e]), unpacked(held.down[e], held.down_scale[e]))
-        for e in range(EXPERTS)
-    ]
     worst, tokens = 0.0, 0
     with engine_config():
         layer = build(given)
@@ -129,7 +125,7 @@ def _grid(
             x = torch.randn((rows, hidden), generator=generator, device="cuda").bfloat16()
             router = torch.randn((rows, EXPERTS), generator=generator, device="cuda").bfloat16()
             got = layer(x, router).double()
-            wanted = expected(held, wide, x, router)
+            wanted = expected(held, x, router)
             off = (got - wanted).norm(dim=-1) / wanted.norm(dim=-1)
             worst = max(worst, float(off.nan_to_num(nan=math.inf).max()))
             if worst > WORST:
@@ -174,8 +170,8 @@ def unpacked(packed: Any, scale: Any) -> Any:
     return table[both.long()] * factor.repeat_interleave(GROUP, -1)
 
 
-def expected(w: Weights, wide: list[tuple[Any, Any]], x: Any, router: Any) -> Any:
-    """Float64, expert by expert. `wide`: each expert's weights, unpacked."""
+def expected(w: Weights, x: Any, router: Any) -> Any:
+    """Float64, expert by expert."""
     import torch
 
     chances, ids = torch.topk(router.double(), CHOSEN, -1)
@@ -183,12 +179,11 @@ def expected(w: Weights, wide: list[tuple[Any, Any]], x: Any, router: Any) -> An
     out = torch.zeros(x.shape, dtype=torch.float64, device=x.device)
     for expert in ids.unique().tolist():
         token, slot = torch.nonzero(ids == expert, as_tuple=True)
-        up, down = wide[expert]
-        both = x[token].double() @ up.T
+        both = x[token].double() @ unpacked(w.up[expert], w.up_scale[expert]).T
         both += w.up_bias[expert].double()
         gate = both[:, 0::2].clamp(max=LIMIT)
         lifted = both[:, 1::2].clamp(-LIMIT, LIMIT) + 1
         act = gate * torch.sigmoid(SLOPE * gate) * lifted
-        made = act @ down.T + w.down_bias[expert].double()
+        made = act @ unpacked(w.down[expert], w.down_scale[expert]).T + w.down_bias[expert].double()
         out.index_add_(0, token, made * chances[token, slot][:, None])
     return out
