@@ -31,5 +31,6 @@ def hung_up() -> bool:
 
 def targets_of(poller: Poller | None) -> Sequence[str]:
     """What the poller reads, as the reader calls it."""
-    targets = getattr(poller.source, "targets", ()) if poller is not None else ()
+    source = poller.source if poller is not None else None
+    targets = getattr(source, "targets", ()) or sorted(getattr(source, "present", ()))
     return tuple(getattr(target, "name", str(target)) for target in targets)

@@ -60,9 +60,9 @@ def refuse_without_terminal(command: str) -> None:
 
 def screen(source: SourceOptions, *, ansi: bool = False, pace: float = 1.0) -> int:
     """Open the screen on the source asked for; returns the exit code."""
-    return open_screen(
-        source.settings(), replay=source.replay, title=source.profile or "", ansi=ansi, pace=pace
-    )
+    settings = source.settings()
+    title = source.profile or settings.deployment or ""
+    return open_screen(settings, replay=source.replay, title=title, ansi=ansi, pace=pace)
 
 
 def open_screen(

@@ -95,6 +95,17 @@ def test_a_check_from_cron_judges_the_deployment(api: ApiServer, typed: Typed) -
     assert "does not accept the credentials (401)" in answer.stdout
 
 
+def test_a_crash_is_critical_for_cron_although_nothing_could_be_read(
+    api: ApiServer, typed: Typed
+) -> None:
+    fleet = Fleet(crashed("bad", code=2))
+    fleet.logs["bad"] = "vllm: error: unrecognized arguments: --nope"
+    api.script = fleet
+    answer = typed("alert", "check", "--deployment", "chat", "--window", "0.3s")
+    assert answer.exit_code == 2
+    assert "ENGINE_DOWN bad/?: crashed 3 times: this vLLM knows no --nope" in answer.stdout
+
+
 def test_a_namespace_that_is_typed_beats_the_contexts(api: ApiServer, typed: Typed) -> None:
     answer = typed("status", "--deployment", "chat", "-n", "other", *QUICK)
     assert answer.exit_code == 3

@@ -60,7 +60,8 @@ def check(case: Case, thresholds: Thresholds) -> Iterator[Hit]:
     ever_read = any(engine.at is not None for engine in engines)
     down = [e for e in engines if e.state == "down" and e.reason != "not read yet"]
     for name, members in by_server(down):
-        finding = _finding(name, members, case.snapshot.at, "critical" if ever_read else "unknown")
+        known = ever_read or members[0].fix  # that it crashed is the cluster's word, not a guess
+        finding = _finding(name, members, case.snapshot.at, "critical" if known else "unknown")
         yield Hit(finding, badness=len(members), engines=len(members))
 
 

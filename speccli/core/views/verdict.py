@@ -135,6 +135,8 @@ def _dark(snapshot: Snapshot, ui: UiState) -> Verdict:
         return Verdict(
             "warning", "STALE", f"{who}: {reason}{others}", "numbers below are the last ones read"
         )
+    if first.fix:  # that it crashed is the cluster's word, not a guess
+        return Verdict("critical", "CRITICAL", f"{who}: {reason}{others}", first.fix)
     return Verdict("unknown", "UNKNOWN", f"{who}: {reason}{others}", _advice(reason))
 
 

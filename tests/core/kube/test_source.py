@@ -12,12 +12,16 @@ from typing import Any
 
 import pytest
 
+from speccli.core.findings import evaluate
+from speccli.core.findings.base import Thresholds
 from speccli.core.kube.client import Cluster
 from speccli.core.kube.errors import Denied, Expired, TimedOut, Unreachable
 from speccli.core.kube.source import PodSource
 from speccli.core.poll import Poller
 from speccli.core.sources.base import Scrape
 from speccli.core.stats.window import Settings, Window
+from speccli.core.views.state import UiState, severity_of
+from speccli.core.views.verdict import verdict
 from tests.support.api_server import ApiServer, Question, Reply, status, write_kubeconfig
 from tests.support.certs import Certificates
 from tests.support.pod_fleet import DIAL, PAGE, Fleet
@@ -89,6 +93,43 @@ async def test_pods_that_are_not_there_yet_are_not_down(api: ApiServer, tmp_path
         )
         assert waits.fix is not None
         assert "free GPUs" in waits.fix
+
+
+@pytest.mark.parametrize(
+    ("pods", "word", "said"),
+    [
+        pytest.param([loading("a"), loading("b")], "LOADING", "2 loading", id="loading"),
+        pytest.param([pending("a"), loading("b")], "PENDING", "1 pending, 1 loading", id="pending"),
+        pytest.param([crashed("a", code=139)], "CRITICAL", "crashed 3 times", id="crashed"),
+        pytest.param([], "PENDING", "it has no pods", id="none"),
+    ],
+)
+async def test_what_the_screen_says_first(
+    api: ApiServer, tmp_path: Path, pods: list[Any], word: str, said: str
+) -> None:
+    fleet = Fleet(*pods)
+    refused = status(503, "ServiceUnavailable", DIAL)
+    fleet.pages = {"a": refused, "b": refused}
+    api.script = fleet
+    async with reading(api, tmp_path) as source:
+        poller = Poller(source, Window(Settings()), now=time.time)
+        await poller.round()
+        snapshot = await poller.unheard()
+        told = verdict(snapshot, evaluate(snapshot, Thresholds()), UiState(), time.time())
+        assert told.word == word
+        assert said in told.text
+
+
+async def test_a_rollout_on_its_way_is_no_trouble(api: ApiServer, tmp_path: Path) -> None:
+    fleet = Fleet(ready("a"), loading("b"))
+    fleet.pages["b"] = status(503, "ServiceUnavailable", DIAL)
+    api.script = fleet
+    async with reading(api, tmp_path) as source:
+        poller = Poller(source, Window(Settings()), now=time.time)
+        snapshot = await poller.round()
+        assert snapshot is not None
+        assert evaluate(snapshot, Thresholds(hold_s=1.0)) == ()
+        assert {severity_of(e, {})[0] for e in snapshot.engines} == {"ok", "unknown"}
 
 
 async def test_a_ready_pod_that_does_not_answer_is_down(api: ApiServer, tmp_path: Path) -> None:
