@@ -85,25 +85,34 @@ def seen(settings: Settings, name: str) -> Any:
 def test_a_flag_beats_the_environment_beats_the_profile_beats_the_file(
     place: Place, name: str
 ) -> None:
+    # A kubeconfig is not taken from a file that is merely found.
+    trusted = {"SPECCTL_CONFIG": str(place.file)} if name == "kubeconfig" else {}
+
+    def load(
+        flags: dict[str, Any] | None = None, profile: str | None = None, **environment: str
+    ) -> Settings:
+        return place.load(flags, profile, **trusted, **environment)
+
     in_file, in_env, flag = VALUES.get(name, ("file", "env", "flag"))
     read: dict[type, Any] = {int: int, float: float, bool: lambda text: text == "1"}
     env = [in_env] if name in LISTS else read.get(type(in_file), str)(in_env)
-    assert seen(place.load(), name) is None
+    place.file.write_text("")
+    assert seen(load(), name) is None
 
     place.file.write_text(f"{name} = {toml(in_file)}\n")
-    assert seen(place.load(), name) == ([in_file] if name in LISTS else in_file)
+    assert seen(load(), name) == ([in_file] if name in LISTS else in_file)
 
     other = flag if name != "insecure" else not in_file
     text = f"{name} = {toml(in_file)}\n[profile.prod]\n{name} = {toml(other)}\n"
     place.file.write_text(text)
-    assert seen(place.load(profile="prod"), name) == other
-    assert seen(place.load(SPECCTL_PROFILE="prod"), name) == other
-    assert seen(place.load(), name) == ([in_file] if name in LISTS else in_file)
+    assert seen(load(profile="prod"), name) == other
+    assert seen(load(SPECCTL_PROFILE="prod"), name) == other
+    assert seen(load(), name) == ([in_file] if name in LISTS else in_file)
 
     variable = {f"SPECCTL_{name.upper()}": str(in_env)}
-    assert seen(place.load(None, "prod", **variable), name) == env
-    assert seen(place.load({name: flag}, "prod", **variable), name) == flag
-    assert seen(place.load({name: None}, "prod", **variable), name) == env
+    assert seen(load(None, "prod", **variable), name) == env
+    assert seen(load({name: flag}, "prod", **variable), name) == flag
+    assert seen(load({name: None}, "prod", **variable), name) == env
 
 
 def test_every_option_of_the_source_is_a_setting_or_asks_for_one() -> None:
@@ -359,3 +368,10 @@ def test_a_working_directory_that_is_gone_holds_no_file(
     gone.rmdir()
     assert here()[1] == Path("/")
     monkeypatch.chdir(tmp_path)
+
+
+def test_a_kubeconfig_is_not_taken_from_a_file_that_merely_lies_there(place: Place) -> None:
+    place.file.write_text('kubeconfig = "k"\n')
+    assert "sets kubeconfig, which names programs that are run" in place.refused()
+    assert place.load(SPECCTL_CONFIG=str(place.file)).kubeconfig == "k"
+    assert place.load({"kubeconfig": "mine"}).kubeconfig == "mine"
