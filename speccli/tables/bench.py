@@ -36,8 +36,22 @@ def compare_table(comparison: Comparison) -> RenderableType:
         parts.append(Text(clean(f"crossover {arm}, {dataset}: {found.words}")))
     if comparison.crossovers:
         parts.append(Text())
-    parts += [*_excluded(comparison), *_notes(comparison.notes)]
+    parts += [*_excluded(comparison), *_notes(_dashes(comparison)), *_notes(comparison.notes)]
     return Group(*parts)
+
+
+def _dashes(comparison: Comparison) -> list[str]:
+    """Why numbers are missing, or what they lack, one line a reason."""
+    found: dict[str, list[str]] = {}
+    for cell in comparison.cells:
+        for name, value in (
+            ("speed-up", cell.speedup),
+            ("p99 TPOT", cell.tpot_p99.delta),
+            ("p99 TTFT", cell.ttft_p99.delta),
+        ):
+            if value.reason is not None and name not in found.setdefault(value.reason, []):
+                found[value.reason].append(name)
+    return [f"{', '.join(names)}: {why}" for why, names in found.items()]
 
 
 def _head(comparison: Comparison) -> Text:

@@ -107,7 +107,7 @@ def _commands(report: Report, arm: Arm | None, base: Arm | None) -> str:
         f"specctl alert check --endpoint {url}    # exit 0 ok, 1 warning, 2 critical, 3 unknown",
         f"specctl top --endpoint {url}            # the live screen",
         "# judge again after any change of engine, model, draft, K or GPU\n"
-        f"specctl bench run {_arms(report)} --repeats 3 --out bench.json\n"
+        f"specctl bench run {_arms(report)} {_load(report)} --repeats 3 --out bench.json\n"
         "specctl bench compare bench.json",
     ]
     return "```sh\n" + "\n".join(lines) + "\n```"
@@ -117,6 +117,15 @@ def _arms(report: Report) -> str:
     return " ".join(
         f"--arm {shlex.quote(arm.name)}={arm.endpoint or 'URL'}" for arm in report.result.arms
     )
+
+
+def _load(report: Report) -> str:
+    load, datasets = report.result.load, report.result.datasets
+    words = ["--dataset", ",".join(each.name for each in datasets)]
+    for flag, values in (("--batch", load.batches), ("--rate", load.rates)):
+        if values:
+            words += [flag, ",".join(f"{each:g}" for each in values)]
+    return shlex.join(words)
 
 
 def _guide(report: Report, best: str | None) -> Iterable[str]:

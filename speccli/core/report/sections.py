@@ -131,17 +131,17 @@ def _speedup(report: Report) -> Section | None:
     comparison = report.comparison
     if comparison is None:
         return None
-    hue = charts.hues(report)
+    hue, base = charts.hues(report), words.plain_name(comparison)
     pictures = Pictures(
         tuple(charts.speedups(comparison, hue)),
-        f"{comparison.cells[0].measure} with each arm over that of {comparison.baseline}; bars are "
+        f"{comparison.cells[0].measure} with each arm over that of {base}; bars are "
         "95 % intervals, paired by prompt and repeat. "
         f"●{_NARROW}PASS ○{_NARROW}INCONCLUSIVE ✕{_NARROW}FAIL; the dashed line is the target, "
         f"{comparison.target:g}.",
     )
     return Section(
         "speedup",
-        f"Speed-up over {comparison.baseline}",
+        f"Speed-up over {base}",
         report.kind,
         (pictures, *_cells(comparison)),
     )
@@ -213,9 +213,9 @@ def _crossover(report: Report) -> Section | None:
         "Where it stops paying",
         report.kind,
         (
-            f"The batch from which on an arm is slower than {comparison.baseline}, with its 95 % "
-            "interval. ~ is interpolated between the two measured batches around it; nothing is "
-            "said beyond the largest that was measured.",
+            f"The batch from which on an arm is slower than {words.plain_name(comparison)}, with "
+            "its 95 % interval. ~ is interpolated between the two measured batches around it; "
+            "nothing is said beyond the largest that was measured.",
             Table(
                 ("arm", *datasets),
                 tuple((arm, *(cell(arm, d) for d in datasets)) for arm in comparison.arms),

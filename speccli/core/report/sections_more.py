@@ -36,8 +36,8 @@ def acceptance(report: Report) -> Section | None:
         keys=2,
         notes=(
             "rate = accepted / draft tokens; length = 1 + accepted / drafts; a position is "
-            "accepted / drafts, unconditional; tokens/step is of the counters and true for every "
-            "method",
+            "accepted / drafts, unconditional. They tell of steps that had a draft; tokens/step, "
+            "from the counters, is of all of them, so it is what n-gram is compared by",
             *reasons(
                 pair
                 for each in report.acceptance

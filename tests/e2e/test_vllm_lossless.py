@@ -1,0 +1,67 @@
+"""`bench lossless` on real vLLM servers: greedy answers with and without a draft."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from speccli.core.bench.results import read, write
+from tests.e2e.harness import Server
+
+pytestmark = pytest.mark.real_vllm
+
+
+def bench(*words: str | Path) -> tuple[int, dict[str, Any], str]:
+    command = [sys.executable, "-m", "speccli", "bench", *map(str, words), "-o", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout), done.stderr
+
+
+@pytest.fixture(scope="module")
+def file(tiny_eagle3: Server, tiny_none: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six prompts, twice, on both servers."""
+    out = tmp_path_factory.mktemp("lossless") / "bench.json"
+    arms = ("--arm", f"none={tiny_none.url}", "--arm", f"eagle3={tiny_eagle3.url}")
+    load = ("--batch", "1", "--requests", "6", "--max-tokens", "24", "--repeats", "2")
+    code, _, said = bench("run", *arms, *load, "--api", "completions", "--keep-texts", "--out", out)
+    assert code == 0, said
+    return out
+
+
+def test_a_draft_changes_nothing_of_what_a_real_engine_writes(file: Path) -> None:
+    code, told, _ = bench("lossless", file)
+    (arm,) = told["arms"]
+    assert arm["beside_baseline"] == {"same": 12, "pairs": 12, "differing": 0}
+    assert arm["itself"]["pairs"] == told["baseline_itself"]["pairs"] == 6
+    assert arm["texts"]["pairs"] == 6
+    assert (arm["partings"], code) == ([], 0)
+
+
+def test_another_answer_is_wrong_by_the_real_engines_own_log_probabilities(
+    file: Path, tiny_none: Server, tmp_path: Path
+) -> None:
+    result = read(file)
+    texts = {arm: dict(each) for arm, each in (result.texts or {}).items()}
+    prompt, kept = next(iter(texts["eagle3"].items()))
+    known = str(kept["text"])
+    texts["eagle3"][prompt] = {"text": known[:5] + "\N{SNOWMAN}" + known[5:]}
+    broken, asked = tmp_path / "broken.json", tmp_path / "asked.json"
+    write(broken, replace(result, texts=texts))
+
+    code, told, _ = bench("lossless", broken)
+    (only,) = told["arms"][0]["partings"]
+    assert (code, only["kind"], only["prompt"]) == (3, "unknown", prompt)
+
+    code, told, said = bench("lossless", broken, "--ask", tiny_none.url, "--out", asked)
+    (only,) = told["arms"][0]["partings"]
+    assert (code, only["kind"]) == (2, "wrong"), said
+    assert only["gap"] > 0.5
+    assert only["counted"], "the place is a token of the engine's"
+    assert bench("lossless", asked)[1] == told, "what was asked is kept"
