@@ -18,6 +18,7 @@ from speccli.core.kube.errors import (
     refusal,
     status_of,
 )
+from speccli.core.sources.redact import redact_url
 
 if TYPE_CHECKING:
     from speccli.core.kube.transport import Api, Limit
@@ -298,7 +299,14 @@ def _not_installed(api_version: str, kind: str) -> NotInstalled:
 def _transport(credentials: Credentials) -> Api:
     from speccli.core.kube.transport import Api
 
-    return Api(credentials)
+    try:
+        return Api(credentials)
+    except ImportError as error:  # of urllib3, for a SOCKS proxy
+        proxy = redact_url(str(credentials.configuration.proxy))
+        raise ClusterError(
+            f"the proxy {proxy} speaks SOCKS, which needs the PySocks package",
+            hint="give an http proxy (proxy-url, HTTPS_PROXY), or install PySocks",
+        ) from error
 
 
 def _quoted(name: str | None) -> str | None:

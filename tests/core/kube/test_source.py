@@ -15,7 +15,7 @@ import pytest
 from speccli.core.findings import evaluate
 from speccli.core.findings.base import Thresholds
 from speccli.core.kube.client import Cluster
-from speccli.core.kube.errors import Denied, Expired, TimedOut, Unreachable
+from speccli.core.kube.errors import ClusterError, Denied, Expired, TimedOut, Unreachable
 from speccli.core.kube.source import PodSource
 from speccli.core.poll import Poller
 from speccli.core.sources.base import Scrape
@@ -26,6 +26,7 @@ from tests.support.api_server import ApiServer, Question, Reply, status, write_k
 from tests.support.certs import Certificates
 from tests.support.pod_fleet import DIAL, PAGE, Fleet
 from tests.support.pods import crashed, loading, pending, ready, terminating, waiting
+from tests.support.tunnel import Tunnel
 
 
 @asynccontextmanager
@@ -333,3 +334,25 @@ async def test_through_a_proxy_of_the_kubeconfig(api: ApiServer, tmp_path: Path)
         async with reading(api, tmp_path, cluster={"proxy-url": proxy.url}) as source:
             assert [s.status for s in await source.scrapes()] == [200]
     assert api.asked == []
+
+
+async def test_tls_goes_through_a_proxy_untouched(
+    tmp_path: Path, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with Tunnel() as proxy, ApiServer(Fleet(ready("a")), tls=certificates.server()) as api:
+        monkeypatch.setenv("https_proxy", proxy.url)
+        cluster = {"certificate-authority": str(certificates.ca)}
+        async with reading(api, tmp_path, cluster=cluster) as source:
+            assert [s.status for s in await source.scrapes()] == [200]
+        assert set(proxy.asked) == {f"CONNECT 127.0.0.1:{api.port}"}
+        assert len(proxy.asked) >= 3  # the client, its watch, the scraping
+
+
+async def test_a_socks_proxy_is_said_to_be_one(api: ApiServer, tmp_path: Path) -> None:
+    proxy = {"proxy-url": "socks5://user:pass@127.0.0.1:9"}
+    async with reading(api, tmp_path, cluster=proxy) as source:
+        with pytest.raises(ClusterError, match="socks5://127.0.0.1:9") as raised:
+            await source.scrapes()
+    assert "pass" not in str(raised.value)
