@@ -24,18 +24,30 @@ def bench(*words: str | Path) -> tuple[int, dict[str, Any], str]:
     return done.returncode, json.loads(done.stdout), done.stderr
 
 
-@pytest.fixture(scope="module")
-def file(tiny_eagle3: Server, tiny_none: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(out: Path, plain: Server, drafted: Server) -> None:
     """Six prompts, twice, on both servers."""
-    out = tmp_path_factory.mktemp("lossless") / "bench.json"
-    arms = ("--arm", f"none={tiny_none.url}", "--arm", f"eagle3={tiny_eagle3.url}")
+    arms = ("--arm", f"none={plain.url}", "--arm", f"eagle3={drafted.url}")
     load = ("--batch", "1", "--requests", "6", "--max-tokens", "24", "--repeats", "2")
     code, _, said = bench("run", *arms, *load, "--api", "completions", "--keep-texts", "--out", out)
     assert code == 0, said
-    return out
 
 
-def test_a_draft_changes_nothing_of_what_a_real_engine_writes(file: Path) -> None:
+def broken(file: Path, out: Path) -> str:
+    """Another word in one answer of the arm that drafts; the prompt it answers."""
+    result = read(file)
+    texts = {arm: dict(each) for arm, each in (result.texts or {}).items()}
+    prompt, kept = next(iter(texts["eagle3"].items()))
+    known = str(kept["text"])
+    texts["eagle3"][prompt] = {"text": known[:5] + "\N{SNOWMAN}" + known[5:]}
+    write(out, replace(result, texts=texts))
+    return prompt
+
+
+def test_a_draft_changes_nothing_and_what_differs_is_classed_by_the_engine(
+    tiny_eagle3: Server, tiny_none: Server, tmp_path: Path
+) -> None:
+    file, other, asked = (tmp_path / f"{name}.json" for name in ("bench", "other", "asked"))
+    run(file, tiny_none, tiny_eagle3)
     code, told, _ = bench("lossless", file)
     (arm,) = told["arms"]
     assert arm["beside_baseline"] == {"same": 12, "pairs": 12, "differing": 0}
@@ -43,23 +55,12 @@ def test_a_draft_changes_nothing_of_what_a_real_engine_writes(file: Path) -> Non
     assert arm["texts"]["pairs"] == 6
     assert (arm["partings"], code) == ([], 0)
 
-
-def test_another_answer_is_wrong_by_the_real_engines_own_log_probabilities(
-    file: Path, tiny_none: Server, tmp_path: Path
-) -> None:
-    result = read(file)
-    texts = {arm: dict(each) for arm, each in (result.texts or {}).items()}
-    prompt, kept = next(iter(texts["eagle3"].items()))
-    known = str(kept["text"])
-    texts["eagle3"][prompt] = {"text": known[:5] + "\N{SNOWMAN}" + known[5:]}
-    broken, asked = tmp_path / "broken.json", tmp_path / "asked.json"
-    write(broken, replace(result, texts=texts))
-
-    code, told, _ = bench("lossless", broken)
+    prompt = broken(file, other)
+    code, told, _ = bench("lossless", other)
     (only,) = told["arms"][0]["partings"]
     assert (code, only["kind"], only["prompt"]) == (3, "unknown", prompt)
 
-    code, told, said = bench("lossless", broken, "--ask", tiny_none.url, "--out", asked)
+    code, told, said = bench("lossless", other, "--ask", tiny_none.url, "--out", asked)
     (only,) = told["arms"][0]["partings"]
     assert (code, only["kind"]) == (2, "wrong"), said
     assert only["gap"] > 0.5

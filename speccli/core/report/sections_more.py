@@ -85,8 +85,8 @@ def cost(report: Report) -> Section:
         return Section("cost", "Cost", "", (words,))
     pictures = Pictures(
         tuple(charts.costs(found, charts.hues(report))),
-        "Left: one server that is always busy. Right: each arm at its cheapest load, busy less and "
-        "less of the time; ○ where it costs the same as a hosted model. Both axes logarithmic.",
+        "First: one server that is always busy. Second: each arm at its cheapest load, busy less "
+        "and less of the time; ○ where it costs as much as a hosted model. All axes logarithmic.",
     )
     priced = found.priced
     assumed = (
@@ -111,7 +111,7 @@ def _cheapest(report: Report) -> str:
     told = [f"{e.arm} ${_usd(_full(e))} at batch {view.load_words(e.load)}" for e in levels]
     return (
         f"The cheapest 1M output tokens of each arm, where nothing but the rate counts: "
-        f"{'; '.join(told)}. A larger batch is cheaper and every request in it slower."
+        f"{'; '.join(told)}. What is cheapest is not what is fastest for a request."
     )
 
 
