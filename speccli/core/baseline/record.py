@@ -81,6 +81,8 @@ class Profile:
     def observe(self, snapshot: Snapshot) -> None:
         """One snapshot, in order of time."""
         self.simulated = self.simulated or snapshot.simulated
+        if snapshot.pooled is not None:  # those that are read one by one tell what all are
+            self._keys |= {each.name: self.told.over(key_of(each)) for each in snapshot.fresh}
         rounds = []
         for growth in self._meter.take(snapshot):
             if growth.engine is not None:
