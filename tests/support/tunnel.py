@@ -13,6 +13,8 @@ class Tunnel:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self._busy: list[threading.Thread] = []
+        self._clients: list[socket.socket] = []
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port = self._listening.getsockname()[1]
 
@@ -31,12 +33,20 @@ class Tunnel:
         trace: TracebackType | None,
     ) -> None:
         self._listening.close()
+        for each in self._clients:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        for busy in self._busy:
+            busy.join(2.0)
 
     def _serve(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listening.accept()
-                threading.Thread(target=self._tunnel, args=(client,), daemon=True).start()
+                self._clients.append(client)
+                busy = threading.Thread(target=self._tunnel, args=(client,), daemon=True)
+                self._busy.append(busy)
+                busy.start()
 
     def _tunnel(self, client: socket.socket) -> None:
         head = b""
@@ -45,10 +55,12 @@ class Tunnel:
         method, where, _ = head.split(b"\r\n")[0].decode().split()
         self.asked.append(f"{method} {where}")
         host, port = where.rsplit(":", 1)
-        server = socket.create_connection((host, int(port)))
-        client.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
-        threading.Thread(target=_copy, args=(client, server), daemon=True).start()
-        _copy(server, client)
+        with client, socket.create_connection((host, int(port))) as server:
+            client.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+            back = threading.Thread(target=_copy, args=(client, server), daemon=True)
+            back.start()
+            _copy(server, client)
+            back.join()
 
 
 def _copy(here: socket.socket, there: socket.socket) -> None:

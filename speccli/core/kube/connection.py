@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -300,7 +301,9 @@ def _transport(credentials: Credentials) -> Api:
     from speccli.core.kube.transport import Api
 
     try:
-        return Api(credentials)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # urllib3 warns of what is raised here
+            return Api(credentials)
     except ImportError as error:  # of urllib3, for a SOCKS proxy
         proxy = redact_url(str(credentials.configuration.proxy))
         raise ClusterError(
