@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -113,7 +114,7 @@ def test_lossless_is_judged_by_the_worst_parting(text: str, code: int) -> None:
         "token_logprobs": [-0.1, -0.2],
         "top_logprobs": [{"a": -0.1}, {" b": -0.2, " c": -0.3, " d": -5.0}],
     }
-    texts = {
+    texts: dict[str, dict[str, Any]] = {
         "none": {"sharegpt/1": {"text": "a b", "logprobs": told}},
         "eagle3": {"sharegpt/1": {"text": text}},
     }

@@ -110,7 +110,7 @@ def test_drift_of_a_pooled_fleet_is_told_at_the_second_look(url: str, tmp_path: 
     assert code == 0, said
     assert kept["acceptance"]["rate"] == pytest.approx(0.6)
     assert kept["acceptance"]["by_position"] == pytest.approx([0.8, 0.6, 0.4])
-    looks = []
+    looks: list[Any] = []
     for namespace in ("sound", "worse", "worse"):
         time.sleep(20 if looks else 0)  # what was looked at is not looked at again
         code, told = check(tmp_path, url, namespace, "--baseline", "good")

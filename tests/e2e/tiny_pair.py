@@ -246,7 +246,7 @@ def build(out: Path, plan: Plan, seed: int = 0) -> dict[str, Any]:
 
 def _save(folder: Path, config: dict[str, Any], tensors: Tensors) -> None:
     import torch
-    from safetensors.torch import save_file  # type: ignore[import-not-found]
+    from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config, indent=1))

@@ -8,7 +8,7 @@ import pytest
 
 from speccli.core.kube import fields
 
-REPLICAS = {"f:spec": {"f:replicas": {}}}
+REPLICAS: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
 
 
 def entry(manager: str, operation: str = "Apply", sub: str = "", owned: Any = REPLICAS) -> Any:
