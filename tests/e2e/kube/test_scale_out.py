@@ -1,4 +1,4 @@
-"""Three times the load on a rendered deployment, end to end; every period a twelfth of what it is.
+"""Three times the load on a rendered deployment, end to end; every period is a fifteenth.
 
 benchmarks/scale_out.py runs the same at the rendered periods; docs/scaling.md has its chart.
 """
@@ -13,7 +13,7 @@ from tests.support.kube.cluster import Cluster, World
 from tests.support.kube.scale_out import Pace, Run, scale_out
 
 pytestmark = pytest.mark.real_kubernetes
-PACE = Pace(12)
+PACE = Pace(15)
 UP, AGAIN = "three times the load", "the load again"
 
 

@@ -33,7 +33,8 @@ RECIPE = "llama-3.3-70b-eagle3-h100"
 NAME = "pool"
 BATCH = 16
 STEP_FACTOR = 3.0
-LOAD_PER_S = 1.3
+MOST = 3
+LOAD_PER_S = 1.25
 LOADING_S = 120.0
 """How long a pod loads at the rendered pace; what it has to outlast is the scale-down window."""
 _MONITORING = ("PodMonitor", "PrometheusRule")
@@ -143,7 +144,7 @@ class ScaleOut:
 
     def rendered(self) -> list[Object]:
         """What specctl renders, at this run's pace."""
-        recipe = load(RECIPE, [f"serving.max_num_seqs={BATCH}"])
+        recipe = load(RECIPE, [f"serving.max_num_seqs={BATCH}", f"scaling.max={MOST}"])
         options = RenderOptions(
             namespace=self._cluster.namespace,
             name=NAME,
@@ -249,6 +250,17 @@ class ScaleOut:
                 return
             time.sleep(0.5)
 
+    def settled(self, seconds: float) -> bool:
+        """Whether nothing loaded and the wait was under its target for the last so many seconds.
+
+        At the rendered pace; ten samples at least, as requests do not get shorter with the pace.
+        """
+        last = self.run.samples[-max(10, round(seconds / self._pace.factor)) :]
+        return all(
+            not s.loading and s.queue_wait_ms is not None and s.queue_wait_ms < self.run.target_ms
+            for s in last
+        )
+
     def wait(self, seconds: float) -> None:
         """Let so many seconds pass, at the rendered pace."""
         time.sleep(seconds / self._pace.factor)
@@ -271,12 +283,12 @@ def _play(scene: ScaleOut, run: Run) -> None:
     scene.phase("load", LOAD_PER_S)
     scene.wait(240)
     scene.phase("three times the load", 3 * LOAD_PER_S)
-    scene.until(lambda s: s.replicas > run.least, 300)
+    scene.until(lambda s: s.replicas > run.least, 600)
     # Pods load, the queue is worked off, and the rules' window passes.
-    scene.wait(600)
+    scene.until(lambda _: scene.settled(120), 1800)
     scene.phase("the load again", LOAD_PER_S)
     scene.until(
         lambda s: s.replicas == run.least and s.ready == run.least and not s.stopping,
-        3 * 900 + 4 * 300,
+        4 * 900 + 2 * 300,
     )
     scene.wait(60)
