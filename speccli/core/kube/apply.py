@@ -37,7 +37,6 @@ KINDS: tuple[tuple[str, str, bool], ...] = (
     ("v1", "Service", True),
     ("networking.k8s.io/v1", "NetworkPolicy", True),
     ("resource.k8s.io/v1", "ResourceClaimTemplate", True),
-    ("batch/v1", "Job", True),
     ("v1", "ConfigMap", True),
     ("v1", "PersistentVolumeClaim", True),
     ("v1", "ServiceAccount", True),
@@ -192,7 +191,10 @@ def _remembered(cluster: Cluster, known: Iterable[Ref], name: str) -> Iterator[R
             continue
         try:
             value = cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)
-        except (NotInstalled, Denied):
+        except NotInstalled:
+            continue
+        except Denied:
+            yield ref  # it was ours; whoever may not remove it is told so when it is tried
             continue
         if value is not None and _is_ours(value, name):
             yield ref

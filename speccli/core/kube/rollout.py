@@ -111,13 +111,14 @@ def most_telling(pods: Iterable[PodView]) -> PodView | None:
 
 def look(cluster: Cluster, namespace: str, name: str, deployments: Sequence[str]) -> Progress:
     """How far the rollout of these Deployments has come."""
+    # In this order: what made a pod that was seen is then there to be seen too.
+    pods = cluster.list("v1", "Pod", namespace, labels=pods_of(name))
+    sets = cluster.list("apps/v1", "ReplicaSet", namespace, labels=pods_of(name))
     live = [
         found
         for each in deployments
         if (found := cluster.get("apps/v1", "Deployment", each, namespace)) is not None
     ]
-    sets = cluster.list("apps/v1", "ReplicaSet", namespace, labels=pods_of(name))
-    pods = cluster.list("v1", "Pod", namespace, labels=pods_of(name))
     hashes = newest_hashes(live, sets)
     with ThreadPoolExecutor(_AT_ONCE) as side_by_side:
         seen = list(side_by_side.map(lambda pod: _pod(cluster, namespace, pod, hashes), pods))
