@@ -72,7 +72,8 @@ def find(cluster: Cluster, name: str, namespace: str | None = None) -> Found:
         try:
             owner = cluster.get("apps/v1", kind, name, place)
         except Denied as error:
-            denied = error
+            if kind == _OWNERS[0]:  # where it is known that there is no Deployment, that is told
+                denied = error
             continue
         if owner is not None:
             labels = owner["metadata"].get("labels") or {}

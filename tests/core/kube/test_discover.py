@@ -61,6 +61,22 @@ def test_who_may_not_read_deployments_finds_labelled_pods(api: ApiServer, connec
         find(connect(), "chat")
 
 
+def test_who_may_not_read_stateful_sets_is_told_that_there_is_no_deployment(
+    api: ApiServer, connect: Connect
+) -> None:
+    def script(asked: Question) -> Reply | None:
+        if "statefulsets/" in asked.path:
+            return status(403, "Forbidden", "no")
+        if asked.path.startswith(f"{BASE}/"):
+            return not_there("x", "deployments")
+        return listed() if asked.path in (PODS, BASE) else None
+
+    api.groups["apps/v1"] = [*api.groups["apps/v1"], ("statefulsets", "StatefulSet", True)]
+    api.script = script
+    with pytest.raises(ClusterError, match="no deployment chat in namespace prod"):
+        find(connect(), "chat")
+
+
 def test_a_mistyped_name_is_told_the_nearest(api: ApiServer, connect: Connect) -> None:
     def script(asked: Question) -> Reply | None:
         if asked.path == BASE:
