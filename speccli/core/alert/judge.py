@@ -109,7 +109,7 @@ class Judge:
         self._meter = meter
         if same:
             self._fleet, self._units = fleet, units
-        else:
+        elif state["baseline"] is not None:  # the first one there is takes nothing away
             self.note = "another baseline than before: the evidence begins anew"
 
     def _sorted(self, snapshot: Snapshot) -> tuple[list[EngineSnapshot], tuple[Unlike, ...], Key]:

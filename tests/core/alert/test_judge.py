@@ -258,6 +258,8 @@ def test_another_baseline_makes_old_evidence_void() -> None:
     last_of(judge, *play("drift", minutes=20))
     other = Judge(replace(good(), name="other"), SLOW, judge.state())
     assert other.note == "another baseline than before: the evidence begins anew"
+    first = Judge(good(), SLOW, Judge(None, SLOW).state())
+    assert first.note is None
     assert not other._fleet.whole.alarm
 
 
