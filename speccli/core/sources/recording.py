@@ -1,7 +1,7 @@
 """The recording: an incident kept as JSON Lines, and looked at again through the same path.
 
 First line a header, then one line a scrape (`specctl.recording/v1`). `.gz` and `.zst` by name.
-Written so that whatever was flushed can be read; a cut last line is tolerated, and said.
+Written so that whatever was flushed can be read; torn lines are left out, and said.
 """
 
 from __future__ import annotations
