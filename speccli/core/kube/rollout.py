@@ -12,7 +12,6 @@ from speccli.core.errors import NotAuthorisedError, SpecctlError
 from speccli.core.kube.progress import (
     PodView,
     Progress,
-    is_ready,
     newest_hashes,
     pod_view,
     workload_of,
@@ -201,8 +200,3 @@ def watch(
             why = f"{worst.name}: {worst.detail}" if worst else "the controller is not done"
             return Ended("late", progress, why, worst.name if worst else None)
         sleep(min(POLL_S, max(0.0, watched.timeout_s - (clock() - began))))
-
-
-def ready_pods(pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Those that serve."""
-    return [pod for pod in pods if is_ready(pod)]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from speccli.core.deploy.asked import Pool, Prepared
@@ -168,20 +167,6 @@ def _pod(pod: PodView) -> dict[str, Any]:
 # ---- words ----
 
 
-def counted(prepared: Prepared) -> str:
-    """`2 objects to make, 1 to change, 9 as they are`."""
-    verbs = Counter(step.verb for step in prepared.steps)
-    removed = len(prepared.prune_first) + len(prepared.prune_last)
-    words = (
-        (verbs["create"], "to make"),
-        (verbs["change"], "to change"),
-        (removed, "to remove"),
-        (verbs["same"], "as they should be"),
-    )
-    told = [f"{count} {word}" for count, word in words if count]
-    return f"objects: {', '.join(told) or 'none'}"
-
-
 def title(name: str, namespace: str, context: str, revision: Revision) -> str:
     """`chat · revision 3 · llama-3.3-70b-eagle3-h100 · namespace llm of prod`."""
     recipe = revision.recipe.get("name", "?")
@@ -237,16 +222,6 @@ def local_words(outcome: LocalOutcome) -> tuple[str, str]:
     if outcome.end == "late":
         return "unknown", f"NOT READY in time: {outcome.why}; it goes on by itself"
     return proof_words(outcome.proof, f"{outcome.url} serves", unchanged=outcome.unchanged)
-
-
-def revision_words(each: Mapping[str, Any]) -> str:
-    """One revision of a record, in a line."""
-    proof = (each.get("proof") or {}).get("verdict")
-    proven = f", {proof}" if proof else ""
-    return (
-        f"{each['revision']:>3}  {each['at']}  {each['state']}{proven}  "
-        f"{each['recipe'].get('name', '?')}  by {each['by']}"
-    )
 
 
 def listed(records: Sequence[tuple[Record, str, str, int | None]]) -> dict[str, Any]:
