@@ -138,7 +138,7 @@ Tokenizer = Annotated[
     typer.Option(
         "--tokenizer",
         metavar="MODEL",
-        help="With --runner vllm-bench: what it counts prompts with.",
+        help="With another --runner: what it counts prompts with.",
         show_default="the model's name",
     ),
 ]

@@ -142,7 +142,7 @@ def plan(asked: Asked) -> Plan:
     notes = [each.note for each in found if each.note]
     if asked.output_tokens is not None:
         notes.append(IGNORES_EOS)
-    if asked.runner == external.VLLM:
+    if asked.runner != external.OURS:
         notes.append(external.COUNTS_ALL)
     if len(arms) == 1:
         notes.append(ONE_ARM)

@@ -1,10 +1,13 @@
-"""A bench with whatever puts the load on: specctl itself, or `vllm bench serve`."""
+"""A bench with whatever puts the load on: specctl itself, `vllm bench serve` or AIPerf."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
+from speccli.core.bench.aiperf_profile import AiperfProfile
 from speccli.core.bench.arms import Remote
+from speccli.core.bench.by_tool import ByTool, Tool
 from speccli.core.bench.measure import MeasureRow, measure
 from speccli.core.bench.progress import Progress
 from speccli.core.bench.results import Result
@@ -13,10 +16,10 @@ from speccli.core.bench.vllm_serve import VllmServe
 from speccli.core.errors import UsageError
 
 OURS = "specctl"
-VLLM = "vllm-bench"
+TOOLS: dict[str, Callable[[], Tool]] = {"vllm-bench": VllmServe.here, "aiperf": AiperfProfile.here}
 COUNTS_ALL = (
-    "vllm bench serve counts from the first request to the last answer, ramp and tail included; "
-    "its warm-up is the first prompt, several times"
+    "another tool counts from the first request to the last answer, ramp and tail included, and "
+    "asks for prompts of the measured ones while it warms up"
 )
 
 
@@ -28,13 +31,8 @@ def possible(spec: Spec) -> None:
     """
     if spec.runner == OURS:
         if spec.tokenizer is not None:
-            raise UsageError("--tokenizer is for --runner vllm-bench", hint="leave it out")
+            raise UsageError("--tokenizer is for other runners", hint="leave it out")
         return
-    if spec.runner != VLLM:
-        raise UsageError(
-            f"--runner {spec.runner} cannot be called from here",
-            hint="run `aiperf profile` on each arm, then `specctl bench import ARM=FOLDER …`",
-        )
     several = [d.name for d in spec.datasets if any(len(p.messages) > 1 for p in d.prompts)]
     access = spec.access
     refused = {
@@ -45,12 +43,14 @@ def possible(spec: Spec) -> None:
         "a user and password in an address": any(
             isinstance(arm, Remote) and arm.target.user is not None for arm in spec.arms
         ),
+        "--token and --insecure": spec.runner == "aiperf"
+        and bool(access.token or access.token_file or access.insecure),
         f"dataset {', '.join(several)} (more than one message a prompt)": bool(several),
     }
     for what, asked in refused.items():
         if asked:
             raise UsageError(
-                f"--runner vllm-bench has no way to do this: {what}",
+                f"--runner {spec.runner} has no way to do this: {what}",
                 hint="leave that out, or use --runner specctl",
             )
 
@@ -61,5 +61,7 @@ def run_with(spec: Spec, before: Result | None, progress: Progress) -> Result:
     Raises:
         SpecctlError: the runner is not on this machine.
     """
-    measure_row: MeasureRow = measure if spec.runner == OURS else VllmServe.of(spec)
+    measure_row: MeasureRow = measure
+    if spec.runner != OURS:
+        measure_row = ByTool(TOOLS[spec.runner](), spec)
     return asyncio.run(run(spec, progress, before, measure_row))

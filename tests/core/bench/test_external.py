@@ -13,11 +13,14 @@ from typing import Any
 
 import pytest
 
+from speccli.core.bench.aiperf_profile import AiperfProfile
 from speccli.core.bench.asked import exit_code
+from speccli.core.bench.by_tool import ByTool
 from speccli.core.bench.progress import Progress
 from speccli.core.bench.results import Result, read
 from speccli.core.bench.run import run
 from speccli.core.bench.vllm_serve import VllmServe
+from speccli.core.config import Settings
 from speccli.core.errors import ExitCode, SpecctlError, UsageError
 from speccli.core.sim.server import SimServer
 from tests.core.bench.world import fleet, plan, replica
@@ -37,7 +40,7 @@ def _tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 async def measured(out: Path, urls: dict[str, str], **given: Any) -> Result:
     """A bench by `vllm bench serve`."""
     made = plan(out, urls, runner="vllm-bench", **given)
-    return await run(made.spec, Progress(), made.before, VllmServe.of(made.spec))
+    return await run(made.spec, Progress(), made.before, ByTool(VllmServe.here(), made.spec))
 
 
 async def test_rows_are_the_tools_and_prompts_are_named(tmp_path: Path) -> None:
@@ -142,12 +145,19 @@ def test_prompts_of_several_messages_and_passwords_are_refused(tmp_path: Path) -
         plan(tmp_path / "b.json", {"a": "http://u:p@127.0.0.1:9"}, runner="vllm-bench")
 
 
-def test_aiperf_is_imported_and_a_tokenizer_is_not_for_us(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--runner aiperf cannot be called from here") as caught:
-        plan(tmp_path / "b.json", URL, runner="aiperf")
-    assert "specctl bench import" in (caught.value.hint or "")
-    with pytest.raises(UsageError, match="--tokenizer is for --runner vllm-bench"):
+def test_aiperf_has_no_way_to_send_a_token_and_we_count_no_prompts(tmp_path: Path) -> None:
+    access = Settings(token="t")
+    with pytest.raises(UsageError, match="aiperf has no way to do this: --token"):
+        plan(tmp_path / "b.json", URL, runner="aiperf", settings=access)
+    plan(tmp_path / "b.json", URL, runner="vllm-bench", settings=access)
+    with pytest.raises(UsageError, match="--tokenizer is for other runners"):
         plan(tmp_path / "b.json", URL, tokenizer="t")
+
+
+def test_aiperf_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(SpecctlError, match="aiperf is not on this machine"):
+        AiperfProfile.here()
 
 
 def test_without_pandas_it_is_said_before_anything_is_measured(
@@ -158,4 +168,4 @@ def test_without_pandas_it_is_said_before_anything_is_measured(
     bare.chmod(0o755)
     monkeypatch.setenv("SPECCTL_VLLM_PYTHON", str(bare))
     with pytest.raises(SpecctlError, match="lacks pandas"):
-        VllmServe.of(plan(tmp_path / "b.json", URL, runner="vllm-bench").spec)
+        VllmServe.here()
