@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,13 +12,30 @@ from tests.support.kube.binaries import need_root
 from tests.support.kube.cluster import Cluster, World
 from tests.support.kube.plane import Plane
 
+HERE = Path(__file__).parent
+_running = contextlib.ExitStack()
+_last: list[pytest.Item] = []
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    _last[:] = [item for item in session.items if HERE in item.path.parents][-1:]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    """End the control plane with its last test: the tests of other servers want the machine."""
+    yield
+    if [item] == _last:
+        _running.close()
+
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A control plane with four nodes and their kubelet; starts once, in some six seconds."""
     need_root()
-    with Plane(tmp_path_factory.mktemp("plane")) as plane, World(plane) as world:
-        yield world
+    with _running:
+        plane = _running.enter_context(Plane(tmp_path_factory.mktemp("plane")))
+        yield _running.enter_context(World(plane))
 
 
 @pytest.fixture
