@@ -90,8 +90,11 @@ class AiperfProfile:
         return {}
 
     def prompt_ids(self, told: Sequence[str], prompts: Sequence[Prompt]) -> tuple[str, ...]:
-        """Its records are told apart by their text."""
-        names = {prompt_id(prompt.text): prompt.id for prompt in prompts}
+        """Its records are told apart by what was asked in them, as chat or as completion."""
+        names = {}
+        for prompt in prompts:
+            for asked in ([{"role": "user", "content": prompt.text}], prompt.text, [prompt.text]):
+                names[prompt_id(json.dumps([asked], sort_keys=True))] = prompt.id
         return tuple(names.get(each, each) for each in told)
 
     def acceptance(self, told: Acceptance, counted: Acceptance) -> Acceptance:

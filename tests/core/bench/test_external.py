@@ -16,6 +16,8 @@ import pytest
 from speccli.core.bench.aiperf_profile import AiperfProfile
 from speccli.core.bench.asked import exit_code
 from speccli.core.bench.by_tool import ByTool
+from speccli.core.bench.datasets import Prompt
+from speccli.core.bench.imports import read_levels
 from speccli.core.bench.progress import Progress
 from speccli.core.bench.results import Result, read
 from speccli.core.bench.run import run
@@ -152,6 +154,16 @@ def test_aiperf_has_no_way_to_send_a_token_and_we_count_no_prompts(tmp_path: Pat
     plan(tmp_path / "b.json", URL, runner="vllm-bench", settings=access)
     with pytest.raises(UsageError, match="--tokenizer is for other runners"):
         plan(tmp_path / "b.json", URL, tokenizer="t")
+
+
+def test_what_aiperf_sent_is_told_by_its_text() -> None:
+    folder = bench_tool.RECORDED.parent / "aiperf-0.13.0"
+    sent = json.loads((folder / "inputs.json").read_text())["data"]
+    texts = [each["payloads"][0]["messages"][0]["content"] for each in sent]
+    prompts = [Prompt(f"p{i}", ({"role": "user", "content": t},)) for i, t in enumerate(texts)]
+    (level,) = read_levels(folder)
+    names = AiperfProfile("aiperf").prompt_ids(level.samples.prompt, prompts)
+    assert set(names) == {f"p{i}" for i in range(24)}
 
 
 def test_aiperf_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
