@@ -1,0 +1,64 @@
+"""`deploy`, `rollback`, `delete`, `list` and `status NAME`, where no cluster is needed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from speccli.main import app
+
+RECIPE = "llama-3.3-70b-eagle3-h100"
+
+
+def specctl(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+@pytest.fixture(autouse=True)
+def _no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["deploy", RECIPE, "--to", "local", "--diff"], "--diff and --dry-run are for clusters"),
+        (["deploy", "llama-3.3-70b-eagle3-h1000"], "no recipe 'llama-3.3-70b-eagle3-h1000'"),
+        (["deploy", RECIPE, "--timeout", "soon"], "--timeout 'soon' is not a duration"),
+        (["deploy", RECIPE, "--name", "Chat!"], "makes no name for Kubernetes"),
+        (["rollback", "chat", "--to", "local"], "no local deployment chat"),
+        (["delete", "chat", "--to", "local", "--yes"], "no local deployment chat"),
+        (["status", "chat", "--replay", "x.jsonl"], "chat and --replay together"),
+    ],
+)
+def test_what_cannot_be_is_a_usage_error(words: list[str], said: str) -> None:
+    done = specctl(*words)
+    assert done.exit_code == 64, done.stderr
+    assert done.stdout == ""
+    assert said in done.stderr
+
+
+def test_critical_findings_need_no_cluster() -> None:
+    done = specctl("deploy", RECIPE, "--set", "serving.gpu_memory_utilization=0.3")
+    assert done.exit_code == 2
+    assert "refused, nothing was applied: PLAN_MEMORY" in done.stderr
+    assert "--accept PLAN_MEMORY" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["deploy", RECIPE], ["rollback", "chat"], ["status", "chat"]])
+def test_without_a_kubeconfig_it_says_so(words: list[str]) -> None:
+    done = specctl(*words)
+    assert done.exit_code == 64
+    assert "kubeconfig" in done.stderr
+
+
+def test_a_list_of_this_machine_needs_no_cluster() -> None:
+    done = specctl("list", "-o", "json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["deployments"] == []
+    assert "no cluster was asked" in done.stderr
+    assert specctl("list", "--to", "kubernetes").exit_code == 64
