@@ -16,7 +16,7 @@ from tests.core.deploy.test_cluster import Heard, asked, deploy
 from tests.support.golden import assert_golden
 
 _VARIES = frozenset({"at", "by", "ended", "specctl", "objects_hash", "recipe_hash", "recipe"})
-_REST = ("cause", "action", "thread", "since")
+_FINDING = ("code", "rule", "severity", "subject", "evidence", "cause", "action", "thread", "since")
 
 
 def steady(value: Any) -> Any:
@@ -43,7 +43,7 @@ def test_a_deployment_that_was_proven(fake: FakeCluster) -> None:
     outcome = deploy(fake, Heard(), asked("draft.K=4", options={"replicas": 2}))
     told = view.deploy(outcome)
     # The words of findings are their rules'.
-    assert set(told["findings"][0]) == {*["code", "rule", "severity", "subject", "evidence"], *_REST}
+    assert set(told["findings"][0]) == set(_FINDING)
     golden("deploy.json", told | {"findings": [each["code"] for each in told["findings"]]})
     assert view.state_words(outcome) == ("ok", "PROVEN: 2 pods serve, 2 of 2 asked")
     progress = look(fake, "llm", "chat", ["chat"])  # type: ignore[arg-type]
