@@ -65,6 +65,14 @@ def _count_tokens(text: object) -> int:
     raise _bad("the prompt must be text or a list of token ids")
 
 
+def _text_of(content: object) -> str:
+    """Of a message: text, or parts of which some are text."""
+    if isinstance(content, list):
+        parts = [part.get("text") for part in content if isinstance(part, dict)]
+        return "".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else ""
+
+
 def understand(body: object, *, chat: bool, model: str) -> Ask:
     """Read a request body.
 
@@ -82,8 +90,8 @@ def understand(body: object, *, chat: bool, model: str) -> Ask:
         messages = body.get("messages")
         if not isinstance(messages, list) or not messages:
             raise _bad("messages must be a list with at least one message")
-        said = [part.get("content") or "" for part in messages if isinstance(part, dict)]
-        prompt = sum(_count_tokens(text) + 4 for text in said if isinstance(text, str))
+        said = [_text_of(part.get("content")) for part in messages if isinstance(part, dict)]
+        prompt = sum(_count_tokens(text) + 4 for text in said)
     else:
         prompt = _count_tokens(body.get("prompt", ""))
     limit = body.get("max_completion_tokens", body.get("max_tokens", None if chat else 16))

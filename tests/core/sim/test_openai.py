@@ -16,6 +16,7 @@ import pytest_asyncio
 from speccli.core.sim import Change, Fleet, Replica, SimConfig, SimEngine, Traffic, build_fleet
 from speccli.core.sim.config import StepCost, default_acceptance
 from speccli.core.sim.fleet import ScaledClock
+from speccli.core.sim.openai import understand
 from speccli.core.sim.server import SimServer
 
 MODEL = "SIMULATED/llama-3.3-70b"
@@ -262,3 +263,13 @@ async def test_latency_is_the_engines_own_in_scaled_time(client: aiohttp.ClientS
     assert e2e > 2.0
     assert e2e / 50 <= took + 0.01
     assert math.isfinite(took)
+
+
+def test_a_message_in_parts_is_as_long_as_the_same_in_one() -> None:
+    """`vllm bench serve` sends parts."""
+    parts = [{"type": "text", "text": "a" * 100}, {"type": "image_url", "image_url": {}}]
+    whole, split = (
+        understand({"messages": [{"role": "user", "content": said}]}, chat=True, model="m")
+        for said in ("a" * 100, parts)
+    )
+    assert split.prompt_tokens == whole.prompt_tokens == 25 + 4
