@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -35,7 +36,8 @@ class FakeCluster:
         self.denied: frozenset[str] = frozenset()
         self.clash: Clash | None = None
         self.ready: Callable[[Object], bool] = lambda _: True
-        self.drafts = 0
+        self.drafts: dict[str, int] = {}
+        self._lock = threading.Lock()
 
     # ---- reads ----
 
@@ -185,14 +187,14 @@ class FakeCluster:
         if path == "/v1/models":
             return 200, b'{"data": [{"id": "m"}]}'
         if path == "/metrics":
-            return 200, self._page()
-        self.drafts += 40
+            return 200, self._page(self.drafts.get(pod, 0))
+        with self._lock:
+            self.drafts[pod] = self.drafts.get(pod, 0) + 40
         choice = {"message": {"content": "Cold air falls and warm air rises."}}
         answer = {"choices": [choice], "usage": {"completion_tokens": 96}}
         return 200, json.dumps(answer).encode()
 
-    def _page(self) -> bytes:
-        n = self.drafts
+    def _page(self, n: int) -> bytes:
         counts = {
             "generation_tokens_total": 2 * n,
             "spec_decode_num_drafts_total": n,
