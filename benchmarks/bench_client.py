@@ -87,8 +87,10 @@ def _server(url: str | None) -> Iterator[str]:
     ]
     with subprocess.Popen([*words, "--port", "0"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        yield process.stdout.readline().strip()
-        process.terminate()
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
 
 
 def _prompts(scratch: Path, count: int) -> Path:
