@@ -208,6 +208,13 @@ def actions(report: Report) -> list[str]:
             f"Do not ship yet: {report.lossless.wrong} greedy answers differ where rounding cannot "
             "explain it. See that both arms serve the same weights, then `specctl kernels check`."
         )
+    client = report.result.provenance.client
+    if client is not None and client.saturated:
+        found.append(
+            f"Measure again where the load generator has room: it was held up ({client.reason})."
+        )
+    if not report.result.complete:
+        found.append("The bench did not finish: `specctl bench run --resume` goes on with it.")
     if comparison is None:
         return found
     best = best_arm(comparison)

@@ -3,8 +3,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from speccli.core.bench.results import Result
+from speccli.core.bench.results import Client, Result
 from speccli.core.report import words
+from speccli.core.values import Number
 from tests.support.benches import PLAIN, Noise, Planted, bench, sweep
 from tests.support.reports import report, whole
 
@@ -65,6 +66,16 @@ def test_wrong_answers_come_before_everything() -> None:
     }
     made = report(replace(two(b8=1.5), simulated=False, texts=texts))
     assert words.actions(made)[0].startswith("Do not ship yet: 1 greedy answers differ")
+
+
+def test_what_makes_the_numbers_doubtful_comes_before_what_to_make_of_them() -> None:
+    result = two(b8=1.5)
+    client = Client(Number.known(0.1), True, "its timers fired 22 ms late")
+    came = replace(result.provenance, client=client)
+    held, unfinished, use = words.actions(report(replace(result, complete=False, provenance=came)))
+    assert "its timers fired 22 ms late" in held
+    assert "did not finish" in unfinished
+    assert use == "Serve with eagle3 at batch 8."
 
 
 def test_a_sweep_ends_in_a_schedule() -> None:
