@@ -201,14 +201,16 @@ class Cluster:
         """The names of the pods with these labels."""
         return [pod["metadata"]["name"] for pod in self.api.objects("Pod", labels)]
 
-    def wait_ready(self, count: int, labels: Mapping[str, str] | None = None) -> list[Object]:
+    def wait_ready(
+        self, count: int, labels: Mapping[str, str] | None = None, patience_s: float = 60.0
+    ) -> list[Object]:
         """Wait until exactly so many pods have these labels and all are ready."""
 
         def look() -> list[Object] | None:
             pods = self.api.objects("Pod", labels)
             return pods if len(pods) == count and all(map(is_ready, pods)) else None
 
-        return until(look, f"{count} ready pods") if count else []
+        return until(look, f"{count} ready pods", patience_s) if count else []
 
     def diagnosis(self) -> str:
         """What the kubelet and the pods say; for the message of a failed test."""

@@ -270,7 +270,7 @@ def scale_out(cluster: Cluster, pace: Pace) -> Run:
     """One run from the first pod to the last one that is left."""
     scene = ScaleOut(cluster, pace)
     run = scene.deploy()
-    cluster.wait_ready(run.least)
+    cluster.wait_ready(run.least, patience_s=60.0 + 2 * run.loading_s)
     scene.watch()
     try:
         _play(scene, run)
