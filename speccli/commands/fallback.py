@@ -114,12 +114,12 @@ def apply(
     A new revision, rolled out and proven like every other: the pods are restarted, one after the
     other where no GPU is free. `fallback restore` brings back what was served before.
     """
-    from speccli.core.deploy.fallback import choose, down
+    from speccli.core.deploy.fallback import down
 
     here = is_local(name, to, namespace, context, kubeconfig)
     connect = connector(kubeconfig, context, namespace)
     found, place = _ladder(name, here, namespace, connect)
-    asked = down(found, choose(found, None if method is None else method.value), place)
+    asked = down(found, None if method is None else method.value, place)
     raise typer.Exit(_run(asked, here, connect, wait, timeout, output_format))
 
 

@@ -18,7 +18,7 @@ from speccli.core.errors import UsageError
 from speccli.core.kube.record import Record, Revision, recipe_of
 from speccli.core.manifests.options import RenderOptions
 from speccli.core.plan import Plan, plan
-from speccli.core.recipes.model import Draft, Method, Recipe
+from speccli.core.recipes.model import Draft, Method, Pool, PoolName, Recipe
 
 if TYPE_CHECKING:
     from speccli.core.deploy.place import Here
@@ -63,8 +63,18 @@ def ladder(told: Record) -> Ladder:
     """
     recipe = recipe_of(told.current)
     here = plan(recipe)
-    down = tuple(_step(recipe, method, here) for method in _below(recipe.draft.method))
+    down = tuple(_step(recipe, method, here) for method in _ways(recipe))
     return Ladder(told, recipe, down, origin(told))
+
+
+def _ways(recipe: Recipe) -> Sequence[Method]:
+    if recipe.draft.method == "none" and any(_drafts(pool) for pool in recipe.pools.values()):
+        return STEPS[1:]  # a pool of its own may still draft
+    return _below(recipe.draft.method)
+
+
+def _drafts(pool: Pool) -> bool:
+    return pool.draft is not None and pool.draft.method != "none"
 
 
 def _below(method: Method) -> Sequence[Method]:
@@ -84,17 +94,23 @@ def _step(recipe: Recipe, method: Method, here: Plan) -> Step:
 
 
 def lessened(recipe: Recipe, method: Method) -> Recipe:
-    """The recipe with another draft, all else as it is."""
+    """The recipe with another draft, all else as it is; no pool keeps a draft of its own."""
+    k = recipe.draft.k
+    recipe = replace(recipe, draft=Draft(), pools=_without_drafts(recipe))
     if method == "none":
-        return replace(recipe, draft=Draft())
+        return recipe
     least, most = _LOOKUP
     draft = Draft(
         method="ngram",
-        k=recipe.draft.k or _NGRAM_K,
+        k=k or _NGRAM_K,
         prompt_lookup_min=least,
         prompt_lookup_max=most,
     )
     return replace(recipe, draft=draft)
+
+
+def _without_drafts(recipe: Recipe) -> dict[PoolName, Pool]:
+    return {name: replace(pool, draft=None) for name, pool in recipe.pools.items()}
 
 
 def origin(told: Record) -> Revision | None:
@@ -113,8 +129,14 @@ def _is_below(lesser: Revision, greater: Revision) -> bool:
         low, high = recipe_of(lesser), recipe_of(greater)
     except UsageError:
         return False
-    alike = replace(low, draft=Draft()) == replace(high, draft=Draft())
-    return alike and low.draft.method in _below(high.draft.method)
+    return lessened(low, "none") == lessened(high, "none") and low.draft.method in _ways(high)
+
+
+def unfinished(found: Ladder, method: str | None) -> bool:
+    """Whether the step that is asked for was begun, and is to be completed before another."""
+    current = found.record.current
+    begun = current.state in {"applying", "applied"} and current.restores is None
+    return begun and found.back is not None and method in {None, found.recipe.draft.method}
 
 
 def choose(found: Ladder, method: str | None) -> Step:
@@ -169,21 +191,26 @@ def on_this_machine(here: Here) -> Ladder:
     return ladder(told)
 
 
-def down(found: Ladder, step: Step, namespace: str | None) -> Asked:
-    """The deployment that a step is.
+def down(found: Ladder, method: str | None, namespace: str | None) -> Asked:
+    """The deployment that a step is; the one under way again, where it was cut short.
 
     A retreat is not held against rules about the target, which serves already; the cluster's own
-    are asked all the same.
+    are asked all the same. `namespace` None: on this machine.
+
+    Raises:
+        UsageError: there is no such step.
     """
     current = found.record.current
-    options = replace(_options(current, namespace), name=found.record.name)
-    codes = {v.code for v in verdicts_of(step.recipe, options) if v.severity == "critical"}
+    recipe = found.recipe if unfinished(found, method) else choose(found, method).recipe
+    if namespace is None:
+        options = RenderOptions(name=found.record.name)
+        verdicts = plan(recipe).verdicts
+    else:
+        options = replace(options_again(current.options), name=found.record.name)
+        verdicts = tuple(verdicts_of(recipe, options))
+    codes = {v.code for v in verdicts if v.severity == "critical"}
     accept = tuple(dict.fromkeys((*current.accepted, *sorted(codes))))
-    return Asked(step.recipe, options, namespace, accept)
-
-
-def _options(current: Revision, namespace: str | None) -> RenderOptions:
-    return RenderOptions() if namespace is None else options_again(current.options)
+    return Asked(recipe, options, namespace, accept)
 
 
 def back(found: Ladder) -> int:
@@ -192,6 +219,9 @@ def back(found: Ladder) -> int:
     Raises:
         UsageError: no fallback led here.
     """
+    current = found.record.current
+    if current.restores is not None and current.state != "ready":
+        return current.restores  # it was begun, and is to be completed
     if found.back is None:
         raise UsageError(
             f"no fallback led to revision {found.record.current.number} of {found.record.name}",
@@ -200,4 +230,15 @@ def back(found: Ladder) -> int:
     return found.back.number
 
 
-__all__ = ["Ladder", "Step", "back", "choose", "down", "ladder", "restored", "restored_here"]
+__all__ = [
+    "Ladder",
+    "Step",
+    "back",
+    "choose",
+    "down",
+    "ladder",
+    "on_cluster",
+    "on_this_machine",
+    "restored",
+    "restored_here",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from speccli.core.deploy.remove import restored
 from speccli.core.errors import ExitCode, UsageError
 from speccli.core.kube.record import Record, Revision, plain_recipe
 from speccli.core.recipes.load import load
-from speccli.core.recipes.model import Draft, Recipe
+from speccli.core.recipes.model import Draft, Pool, PoolName, Recipe
 from tests.core.deploy.fake_cluster import FakeCluster
 from tests.core.deploy.test_cluster import RECIPE, Heard, asked, deploy, record
 
@@ -102,7 +103,7 @@ def test_down_and_back_are_revisions_of_one_deployment() -> None:
     deploy(fake, heard, asked())
     found, place = fallback.on_cluster(fake, None, "chat")  # type: ignore[arg-type]
 
-    outcome = deploy(fake, heard, fallback.down(found, fallback.choose(found, "none"), place))
+    outcome = deploy(fake, heard, fallback.down(found, "none", place))
     assert outcome.record.current.number == 2
     # The played engine drafts whatever it is told: the proof must not take that for none.
     assert outcome.exit_code is ExitCode.CRITICAL
@@ -119,3 +120,43 @@ def test_down_and_back_are_revisions_of_one_deployment() -> None:
 def test_what_is_not_deployed_cannot_fall_back() -> None:
     with pytest.raises(UsageError, match="no deployment chat"):
         fallback.on_cluster(FakeCluster(), None, "chat")  # type: ignore[arg-type]
+
+
+def _begun(told: Record, **changes: Any) -> Record:
+    return told.with_current(state="applying", **changes)
+
+
+def test_a_step_that_was_cut_short_is_completed_and_not_taken_twice() -> None:
+    found = fallback.ladder(_begun(_record(NGRAM, EAGLE)))
+    assert fallback.down(found, None, "ns").recipe == NGRAM
+    assert fallback.down(found, "none", "ns").recipe == NONE
+    done = fallback.ladder(_record(NGRAM, EAGLE))
+    assert fallback.down(done, None, "ns").recipe == NONE
+
+
+def test_a_restore_that_was_cut_short_is_completed() -> None:
+    found = fallback.ladder(_begun(_record(EAGLE, NGRAM, EAGLE), restores=1))
+    assert fallback.back(found) == 1
+
+
+def test_pools_do_not_keep_a_bad_draft_of_their_own() -> None:
+    pools: dict[PoolName, Pool] = {
+        "structured": Pool(draft=EAGLE.draft),
+        "canary": Pool(draft=EAGLE.draft),
+    }
+    drafting = replace(EAGLE, pools=pools)
+    for method in fallback.STEPS:
+        lesser = fallback.lessened(drafting, method)
+        assert all(pool.draft is None for pool in lesser.pools.values())
+    assert fallback.ladder(_record(fallback.lessened(drafting, "none"), drafting)).back is not None
+    half = fallback.ladder(_record(replace(drafting, draft=Draft())))
+    assert [step.method for step in half.down] == ["none"]
+
+
+def test_a_folder_of_this_machine_is_fine_for_a_local_deployment() -> None:
+    local = replace(EAGLE, target=replace(EAGLE.target, model="/models/target"))
+    found = fallback.ladder(_record(local))
+    asked_for = fallback.down(found, "none", None)
+    assert asked_for.recipe.draft.method == "none"
+    with pytest.raises(UsageError, match="lies on a claim or image"):
+        fallback.down(found, "none", "ns")
