@@ -358,6 +358,7 @@ SIGNATURES: tuple[Signature, ...] = (
         r"(?P<why>size mismatch for \S+|mat1 and mat2 shapes cannot be multiplied \([^)]*\)"
         r"|The size of tensor a \(\d+\) must match the size of tensor b \(\d+\)"
         r"|shape '\[[^\]]*\]' is invalid for input of size \d+"
+        r"|start \(\d+\) \+ length \(\d+\) exceeds dimension size \(\d+\)"
         r"|Attempted to load weight \([^\n]*\) into parameter \([^\n]*\))",
         "weights and configuration do not go together: {why}",
         WRONG_WEIGHTS,
