@@ -17,6 +17,7 @@ from speccli.commands._cluster_options import (
     To,
     connector,
 )
+from speccli.core.errors import UsageError
 from speccli.options import FormatOption
 
 if TYPE_CHECKING:
@@ -166,6 +167,11 @@ def train(
         changes=tuple(changes or ()),
     )
     if to is To.KUBERNETES:
+        if backend is Backend.SPECFORGE or against or extra:
+            raise UsageError(
+                "--backend specforge, --against and arguments of vllm serve are for --to local",
+                hint="a Job trains; measure the head where it is served",
+            )
         claims = (models_claim, storage)
         _as_job(wanted, image, claims, dry_run, (kubeconfig, context, namespace))
         raise typer.Exit(0)

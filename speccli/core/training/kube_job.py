@@ -10,12 +10,13 @@ import base64
 import gzip
 import json
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from speccli.core.errors import UsageError
+from speccli.core.errors import SpecctlError, UsageError
 from speccli.core.kernels_job import USER, pack
 from speccli.core.training.job import STAGES, Prepared, Wanted, prepare
 from speccli.core.training.package import PACKAGE, package
@@ -30,6 +31,11 @@ _PART = 700_000
 _MOST_PARTS = 16
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 _RETRIES = 3
+_BESIDES_S = 4 * 3600
+"""For the image, the weights, the answers and a retry."""
+_BY_STEPS_S = 24 * 3600
+"""Where steps end it, nobody can tell beforehand how long they take."""
+_GONE_S = 120.0
 _GRACE_S = 90
 """For the checkpoint that an eviction writes."""
 
@@ -45,14 +51,15 @@ class Request:
     storage_class: str | None = None
     models_claim: str | None = None
     """A claim that holds the target; it is at /models."""
-    deadline_s: int = 6 * 3600
+    deadline_s: int = _BY_STEPS_S
 
     @classmethod
     def of(cls, wanted: Wanted, image: str | None, namespace: str | None, **rest: Any) -> Request:
         """A request named after the folder.
 
         Raises:
-            UsageError: no image, or a folder whose name is no name of an object.
+            UsageError: no image, a folder whose name is no name of an object, or a job that reads
+                what only this machine has.
         """
         if not image:
             raise UsageError(
@@ -64,6 +71,18 @@ class Request:
                 f"--out {wanted.out}: {name!r} is no name for a Job",
                 hint="letters, digits and -, at most 40",
             )
+        if wanted.init is not None:
+            raise UsageError(
+                f"--init {wanted.init} lies on this machine, and pods have none of it",
+                hint="train it here, or from nothing",
+            )
+        if Path(wanted.target).is_dir() and not wanted.target.startswith(f"{_MODELS}/"):
+            raise UsageError(
+                f"the target {wanted.target} lies on this machine, and pods have none of it",
+                hint=f"a name on the hub, or {_MODELS}/… with --models-claim",
+            )
+        if wanted.minutes is not None:
+            rest.setdefault("deadline_s", round(_BESIDES_S + 90 * wanted.minutes))
         return cls(image, name, namespace or "", **rest)
 
 
@@ -73,15 +92,38 @@ def objects_for(request: Request, wanted: Wanted) -> list[dict[str, Any]]:
 
 
 def apply(made: list[dict[str, Any]], cluster: Cluster) -> str:
-    """Apply them; `NAMESPACE/NAME` of the Job.
+    """Apply them; `NAMESPACE/NAME` of the Job. One that has ended makes room, its claim stays.
 
     Raises:
+        UsageError: the Job is running: what it reads must not change under it.
         ClusterError: the server refuses one.
     """
     for each in made:
         each["metadata"]["namespace"] = each["metadata"].get("namespace") or cluster.namespace
+    name, namespace = made[-1]["metadata"]["name"], made[-1]["metadata"]["namespace"]
+    _make_room(cluster, namespace, name)
+    for each in made:
         cluster.apply(each)
-    return f"{made[-1]['metadata']['namespace']}/{made[-1]['metadata']['name']}"
+    return f"{namespace}/{name}"
+
+
+def _make_room(cluster: Cluster, namespace: str, name: str) -> None:
+    job = cluster.get("batch/v1", "Job", name, namespace)
+    if job is None:
+        return
+    told = (job.get("status") or {}).get("conditions") or []
+    ended = {c["type"] for c in told if c.get("status") == "True"} & {"Complete", "Failed"}
+    if not ended:
+        raise UsageError(
+            f"job {namespace}/{name} is running",
+            hint=f"kubectl -n {namespace} logs -f job/{name}; or delete it first",
+        )
+    cluster.delete("batch/v1", "Job", name, namespace)
+    give_up = time.monotonic() + _GONE_S
+    while cluster.get("batch/v1", "Job", name, namespace) is not None:
+        if time.monotonic() >= give_up:
+            raise SpecctlError(f"the ended job {namespace}/{name} does not go away")
+        time.sleep(0.5)
 
 
 def objects(request: Request, prepared: Prepared) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ import gzip
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from speccli.core.errors import UsageError
 from speccli.core.training.job import Wanted, prepare
-from speccli.core.training.kube_job import Request, objects
+from speccli.core.training.kube_job import Request, apply, objects
 
 kubernetes_validate = pytest.importorskip("kubernetes_validate")
 
@@ -93,3 +94,56 @@ def test_what_makes_no_job_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=words):
         Request.of(Wanted("t", tmp_path / out), image, None)
+
+
+class Plane:
+    """A cluster with a Job in some state."""
+
+    namespace = "ml"
+
+    def __init__(self, job: dict[str, Any] | None) -> None:
+        self.job, self.applied = job, list[str]()
+
+    def get(self, *what: str) -> dict[str, Any] | None:
+        return self.job
+
+    def delete(self, *what: str) -> bool:
+        self.job = None
+        return True
+
+    def apply(self, each: dict[str, Any]) -> dict[str, Any]:
+        self.applied.append(each["kind"])
+        return each
+
+
+def _ended(kind: str) -> dict[str, Any]:
+    return {"status": {"conditions": [{"type": kind, "status": "True"}]}}
+
+
+@pytest.mark.parametrize("job", [None, _ended("Complete"), _ended("Failed")])
+def test_a_job_that_has_ended_makes_room(tmp_path: Path, job: dict[str, Any] | None) -> None:
+    plane = Plane(job)
+    assert apply(_made(tmp_path), plane) == "ml/head-one"  # type: ignore[arg-type]
+    assert plane.job is None
+    assert plane.applied[-1] == "Job"
+
+
+def test_what_a_running_job_reads_is_not_changed_under_it(tmp_path: Path) -> None:
+    plane = Plane({"status": {"active": 1}})
+    with pytest.raises(UsageError, match="is running"):
+        apply(_made(tmp_path), plane)  # type: ignore[arg-type]
+    assert plane.applied == []
+
+
+def test_the_deadline_leaves_room_for_the_minutes(tmp_path: Path) -> None:
+    wanted = replace(_wanted(tmp_path), steps=None, minutes=600.0)
+    request = Request.of(wanted, "i", "ml")
+    assert request.deadline_s > 600 * 60 + 3600
+
+
+def test_what_lies_on_this_machine_is_refused(tmp_path: Path) -> None:
+    wanted = replace(_wanted(tmp_path), target=str(tmp_path))
+    with pytest.raises(UsageError, match="pods have none"):
+        Request.of(wanted, "i", "ml")
+    with pytest.raises(UsageError, match="--init"):
+        Request.of(replace(_wanted(tmp_path), init=tmp_path), "i", "ml")
