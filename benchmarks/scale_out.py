@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -22,8 +23,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 DATA = ROOT / "docs" / "evidence" / "scale-out.json"
-WIDTH, LEFT, PLOT_W = 920, 64, 780
-PANEL_H, GAP, TOP = 140, 46, 66
+WIDTH, LEFT, PLOT_W = 940, 64, 790
+PANEL_H, GAP, TOP = 140, 56, 72
 BLUE, RED, GREEN, GREY = "#1b6ca8", "#d1495b", "#2a9d8f", "#888"
 Point = tuple[float, float]
 
@@ -70,46 +71,84 @@ def steps(points: Sequence[Point]) -> list[Point]:
 class Panel:
     """One of the charts, over the time that all share."""
 
-    def __init__(self, index: int, title: str, top: float, end_s: float) -> None:
+    def __init__(self, index: int, title: str, ticks: Sequence[float], end_s: float) -> None:
+        """`ticks`: lines across it, the first at the bottom and the last at the top."""
         self.y0 = TOP + index * (PANEL_H + GAP)
-        self.top, self.end_s = top, end_s
+        self.ticks, self.end_s = ticks, end_s
         self.parts = [text(LEFT, self.y0 - 8, title)]
-        for share in (0.0, 0.5, 1.0):
-            y = self.y0 + PANEL_H * (1 - share)
+        self._names = 0
+        for tick in ticks:
+            _, y = self.at(0, tick)
             self.parts.append(line([(LEFT, y), (LEFT + PLOT_W, y)], "#e4e4e4", 1))
-            self.parts.append(text(LEFT - 44, y + 4, f"{top * share:g}", 11, GREY))
+            self.parts.append(text(LEFT - 46, y + 4, f"{tick:,g}", 11, GREY))
+
+    def share(self, value: float) -> float:
+        """How far up a value is, 0 to 1."""
+        low, high = self.ticks[0], self.ticks[-1]
+        return (min(max(value, low), high) - low) / (high - low)
 
     def at(self, seconds: float, value: float) -> Point:
-        """Where a value is, cut at the top."""
-        y = self.y0 + PANEL_H * (1 - min(value, self.top) / self.top)
+        """Where a value is."""
+        y = self.y0 + PANEL_H * (1 - self.share(value))
         return LEFT + PLOT_W * seconds / self.end_s, y
 
-    def add(self, points: Sequence[Point], colour: str, name: str, row: int) -> None:
-        """A staircase and its name at the right."""
+    def name(self, said: str, colour: str) -> None:
+        """What a colour is, beside the title."""
+        self.parts.append(text(LEFT + 250 + 260 * self._names, self.y0 - 8, said, 12, colour))
+        self._names += 1
+
+    def add(self, points: Sequence[Point], colour: str, name: str) -> None:
+        """A staircase."""
         self.parts.append(line(steps([self.at(*point) for point in points]), colour))
-        self.parts.append(text(LEFT + PLOT_W - 270, self.y0 + 14 + 15 * row, name, 12, colour))
+        self.name(name, colour)
+
+    def dots(self, points: Sequence[Point], colour: str, name: str) -> None:
+        """A dot for each point."""
+        for x, y in (self.at(*point) for point in points):
+            self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="1.4" fill="{colour}"/>')
+        self.name(name, colour)
+
+
+class LogPanel(Panel):
+    """A chart whose ticks are powers of ten."""
+
+    def share(self, value: float) -> float:
+        """How far up the logarithm of a value is; what is below the first tick lies on it."""
+        low, high = math.log10(self.ticks[0]), math.log10(self.ticks[-1])
+        return (math.log10(min(max(value, self.ticks[0]), self.ticks[-1])) - low) / (high - low)
+
+
+def rows(table: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    """A table of the data file."""
+    keys, *values = table
+    return [dict(zip(keys, row, strict=True)) for row in values]
 
 
 def draw(run: dict[str, Any]) -> str:
     """The chart of one run."""
-    samples, end = run["samples"], run["samples"][-1]["at_s"]
+    samples = rows(run["samples"])
+    end = samples[-1]["at_s"]
 
     def series(field: str) -> list[Point]:
         return [(s["at_s"], s[field]) for s in samples if s[field] is not None]
 
-    load = Panel(0, "requests offered a second", _ceiling(series("offered_per_s"), 2), end)
-    load.add(series("offered_per_s"), BLUE, "offered", 0)
-    wait = Panel(1, "queue wait, ms", 8 * run["target_ms"], end)
-    wait.add(series("queue_wait_ms"), RED, "recorded by Prometheus (cut at the top)", 0)
-    target = [wait.at(0, run["target_ms"]), wait.at(end, run["target_ms"])]
-    wait.parts.append(line(target, GREY, 1, "5 4"))
-    wait.parts.append(text(LEFT + 6, target[0][1] - 4, f"target {run['target_ms']:g} ms", 11, GREY))
-    pods = Panel(2, "pods", run["most"], end)
-    pods.add(series("replicas"), BLUE, "wanted by the HPA", 0)
-    pods.add(series("ready"), GREEN, "ready", 1)
-    parts = [*load.parts, *wait.parts, *pods.parts]
-    parts += _phases(run, load.at)
-    height = TOP + 3 * (PANEL_H + GAP) + 30
+    load = Panel(0, "requests offered a second", (0, 2, 4), end)
+    load.add(series("offered_per_s"), BLUE, "offered")
+    wait = LogPanel(1, "queue wait, ms", (10, 100, 1_000, 10_000, 100_000), end)
+    answers = [
+        a for a in rows(run["answers"]) if a["first_s"] is not None and 0 <= a["sent"] <= end
+    ]
+    seen = [(a["sent"], 1000 * a["first_s"]) for a in answers]
+    wait.dots(seen, "#bbb", "first token, as each client saw it")
+    wait.add(series("queue_wait_ms"), RED, "recorded: what the autoscaler reads")
+    wait.parts.append(line([wait.at(at, run["target_ms"]) for at in (0, end)], "#555", 1, "5 4"))
+    _, y = wait.at(0, run["target_ms"])
+    wait.parts.append(text(LEFT + PLOT_W + 4, y + 4, f"{run['target_ms']:g}: target", 11, "#555"))
+    pods = Panel(2, "pods", range(run["most"] + 1), end)
+    pods.add(series("replicas"), BLUE, "wanted by the HPA")
+    pods.add(series("ready"), GREEN, "ready")
+    parts = [*load.parts, *wait.parts, *pods.parts, *_phases(run, load.at)]
+    height = TOP + 3 * (PANEL_H + GAP) + 10
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
@@ -118,7 +157,7 @@ def draw(run: dict[str, Any]) -> str:
             text(12, 20, "SIMULATED engines and GPUs; real control plane, KEDA and Prometheus", 14),
             text(12, 38, _caption(run), 11, GREY),
             *parts,
-            *_ticks(end, height - 28),
+            *_ticks(end, height - 24),
             "</svg>\n",
         ]
     )
@@ -132,18 +171,13 @@ def _caption(run: dict[str, Any]) -> str:
     )
 
 
-def _ceiling(points: Sequence[Point], step: float) -> float:
-    highest = max(value for _, value in points)
-    return step * -(-highest // step)
-
-
 def _phases(run: dict[str, Any], at: Callable[[float, float], Point]) -> list[str]:
     parts = []
     bottom = TOP + 3 * PANEL_H + 2 * GAP
     for name, begins in run["phases"].items():
         x, _ = at(begins, 0)
         parts.append(line([(x, TOP), (x, bottom)], "#bbb", 1, "2 3"))
-        parts.append(text(x + 4, TOP + 12, name, 11, GREY))
+        parts.append(text(x + 4, TOP + PANEL_H + 16, name, 11, GREY))
     return parts
 
 

@@ -126,8 +126,20 @@ class Run:
         return [s for s in self.samples if self.phases[start] <= s.at_s < until]
 
     def save(self, path: Path) -> None:
-        """Write it as JSON."""
-        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
+        """Write it as JSON: samples and answers as tables, a line each."""
+        told = asdict(self)
+        tables = {name: table(told.pop(name)) for name in ("samples", "answers")}
+        lines = [f'"{name}": {json.dumps(value)}' for name, value in told.items()]
+        for name, rows in tables.items():
+            inner = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
+            lines.append(f'"{name}": [\n{inner}\n]')
+        path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def table(rows: list[Object]) -> list[list[Any]]:
+    """Rows of the same keys as the keys, and the values of each row, to four places."""
+    short = [[round(v, 4) if isinstance(v, float) else v for v in row.values()] for row in rows]
+    return [list(rows[0]), *short] if rows else []
 
 
 class ScaleOut:
