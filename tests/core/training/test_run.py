@@ -154,7 +154,7 @@ def test_held_out_prompts_are_not_trained_on(tmp_path: Path) -> None:
         json.loads(line)["messages"][0]["content"]
         for line in Path(made.document["prompts"]).read_text().splitlines()
     }
-    test = next(t for t in made.tests if t.name == "q.jsonl")
+    test = next(t for t in made.tests if t.name == "q")
     assert len(test.prompts) == 6
     assert made.trained_on == len(trained) == 34
     assert not trained & {prompt.text for prompt in test.prompts}
