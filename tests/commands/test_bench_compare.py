@@ -131,7 +131,8 @@ def test_lossless_of_simulated_servers_is_unknown() -> None:
 
 
 def test_imported_files_are_written_as_a_bench() -> None:
-    result = run("import", f"none={VLLM}", f"eagle3={VLLM}", "--out", "got.json")
+    Path("fast.json").write_text(json.dumps(json.loads(VLLM.read_text()) | {"date": "later"}))
+    result = run("import", f"none={VLLM}", "eagle3=fast.json", "--out", "got.json")
     assert (result.exit_code, result.stdout) == (0, "got.json\n")
     assert "2 rows of none, eagle3 from vllm-bench" in result.stderr
     assert results.read(Path("got.json")).name == "got"

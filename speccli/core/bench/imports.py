@@ -87,6 +87,7 @@ def import_files(
     Raises:
         UsageError: a file cannot be read, or no arm of that name is there.
     """
+    _once([_split(each)[1] for each in files])
     named = [(arm, level) for each in files for arm, level in _named(each)]
     arms = list(dict.fromkeys(arm for arm, _ in named))
     if baseline is not None and baseline not in arms:
@@ -115,10 +116,27 @@ def import_files(
     )
 
 
-def _named(each: str) -> list[tuple[str, Level]]:
+def _once(paths: Sequence[Path]) -> None:
+    """A copy of a measurement is no further repeat."""
+    known: dict[bytes, Path] = {}
+    for path in (p / "profile_export_aiperf.json" if p.is_dir() else p for p in paths):
+        if path.is_file() and path.stat().st_size:
+            first = known.setdefault(hashlib.sha256(path.read_bytes()).digest(), path)
+            if first is not path:
+                raise UsageError(
+                    f"{path} holds the very numbers of {first}",
+                    hint="give each measurement once: a copy is no further repeat",
+                )
+
+
+def _split(each: str) -> tuple[str | None, Path]:
     head, found, rest = each.partition("=")
     given = head if found and rest and "/" not in head else None
-    path = Path(rest if given else each)
+    return given, Path(rest if given else each)
+
+
+def _named(each: str) -> list[tuple[str, Level]]:
+    given, path = _split(each)
     return [
         (given or level.told.get("arm") or level.told.get("method") or path.stem, level)
         for level in read_levels(path)

@@ -18,6 +18,7 @@ def read_all(paths: Sequence[Path]) -> Result:
     """
     if not paths:
         raise UsageError("no file given", hint="`specctl bench run --out FILE` writes one")
+    _once(paths)
     first, *others = [(path, read(path)) for path in paths]
     merged = first[1]
     for path, result in others:
@@ -48,7 +49,7 @@ def _with(one: Result, other: Result, where: str) -> Result:
         load=_load(one.load, other.load),
         datasets=_datasets(one.datasets, other.datasets, where),
         arms=_arms(one.arms, other.arms, where),
-        rows=_rows(one.rows, other.rows),
+        rows=_rows(one.rows, other.rows, where),
         texts=texts or None,
     )
 
@@ -108,13 +109,33 @@ def _arms(one: Sequence[Arm], other: Sequence[Arm], where: str) -> tuple[Arm, ..
     return tuple(known.values())
 
 
-def _rows(one: Sequence[Row], other: Sequence[Row]) -> tuple[Row, ...]:
+def _once(paths: Sequence[Path]) -> None:
+    seen = set[Path]()
+    for path in paths:
+        if path.resolve() in seen:
+            raise UsageError(f"{path} is given twice", hint="a repeat is another measurement")
+        seen.add(path.resolve())
+
+
+def _rows(one: Sequence[Row], other: Sequence[Row], where: str) -> tuple[Row, ...]:
     """Rows that are there already become further repeats."""
     rows = list(one)
     taken = {row.key for row in rows}
+    measured = {_measurement(row) for row in rows if row.usable}
     for row in other:
+        if row.usable and _measurement(row) in measured:
+            raise UsageError(
+                f"{where}: {row.label} is in the files before it already, to the last sample",
+                hint="give each measurement once: a copy is no further repeat",
+            )
         while row.key in taken:
             row = replace(row, repeat=row.repeat + 1)
         taken.add(row.key)
         rows.append(row)
     return tuple(rows)
+
+
+def _measurement(row: Row) -> tuple[object, ...]:
+    """What no two measurements have in common; the number of the repeat may be changed."""
+    told = row.started, row.duration_s, row.output_tokens, row.samples
+    return *row.key[:-1], *told

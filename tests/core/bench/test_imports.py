@@ -107,9 +107,9 @@ def test_imported_files_are_a_bench_that_reads_back_and_compares(tmp_path: Path)
         "output_throughput": 450.0,
         "latencies": [0.6 * each for each in json.loads(VLLM.read_text())["latencies"]],
     }
-    plain = vllm(tmp_path, "plain.json", method=None)
-    fast = vllm(tmp_path, "fast.json", **faster)
-    result = import_files([f"none={plain}", f"none={plain}", f"eagle3={fast}", f"eagle3={fast}"])
+    plain = [vllm(tmp_path, f"plain{i}.json", method=None, date=f"2026112{i}") for i in (0, 1)]
+    fast = [vllm(tmp_path, f"fast{i}.json", date=f"2026112{i}", **faster) for i in (0, 1)]
+    result = import_files([*(f"none={each}" for each in plain), *(f"eagle3={e}" for e in fast)])
     assert from_json(json.loads(json.dumps(to_json(result)))) == result
     assert result.simulated, "the model's name says that it is"
     assert [(arm.name, arm.baseline, arm.method, arm.k) for arm in result.arms] == [
@@ -121,6 +121,14 @@ def test_imported_files_are_a_bench_that_reads_back_and_compares(tmp_path: Path)
     assert cell.speedup.value == pytest.approx(450 / 299.4795, rel=1e-3)
     assert cell.contrast is not None
     assert cell.contrast.prompts == 24, "paired by place: the prompts are as long"
+
+
+def test_a_file_given_twice_is_no_further_repeat(tmp_path: Path) -> None:
+    copy = vllm(tmp_path, "copy.json")
+    copy.write_bytes(VLLM.read_bytes())
+    for pair in ([str(VLLM), str(VLLM)], [f"none={VLLM}", f"eagle3={copy}"]):
+        with pytest.raises(UsageError, match="holds the very numbers of"):
+            import_files(pair)
 
 
 def test_prompts_of_other_lengths_are_not_taken_for_the_same(tmp_path: Path) -> None:

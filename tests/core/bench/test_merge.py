@@ -85,3 +85,11 @@ def test_files_that_do_not_belong_together_are_refused(
 def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot read"):
         read_all([tmp_path / "none.json"])
+
+
+def test_a_file_given_twice_is_no_further_repeat(tmp_path: Path) -> None:
+    path, copy = files(tmp_path, one(), one())
+    with pytest.raises(UsageError, match="given twice"):
+        read_all([path, path])
+    with pytest.raises(UsageError, match=r"1\.json: none, batch 8, sharegpt, repeat 1 is in the"):
+        read_all([path, copy])
