@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from speccli.core.kube.progress import Progress
     from speccli.core.manifests.pools import Unit
 
-_OF_THE_CLUSTER = frozenset(
-    {"kubernetes", "api_server", "create_namespace", "surge", "namespace", "name"}
-)
+_OF_THE_CLUSTER = frozenset({"kubernetes", "create_namespace", "surge", "namespace", "name"})
 """Options that each deployment finds out by itself, or that say where the record is."""
 
 

@@ -167,6 +167,8 @@ def plain_recipe(recipe: Recipe) -> dict[str, Any]:
 def to_restore(record: Record, number: int | None) -> Revision:
     """The revision that a rollback brings back: the one named, or the newest that was in order.
 
+    A rollback that is not through is completed: what it led away from looks newest and in order.
+
     Raises:
         RecordError: there is none.
     """
@@ -179,9 +181,13 @@ def to_restore(record: Record, number: int | None) -> Revision:
                 hint=f"it remembers {record.current.number} (now) and {numbers}",
             )
         return found
+    current = record.current
+    if current.restores is not None and current.state != "ready":
+        return record.revision(current.restores) or current
     for wanted in (_sound, _was_ready):
         for each in record.previous:
-            if wanted(each) and each.recipe != record.current.recipe:
+            same = each.recipe == current.recipe and each.options == current.options
+            if wanted(each) and not same:
                 return each
     raise RecordError(
         f"{record.name} has no former revision that was ready",

@@ -99,12 +99,25 @@ OTHER = "llama-3.3-70b-none-h100"
             (revision(2, OTHER, proof=REFUTED), revision(1, OTHER)), 1, id="not-a-refuted"
         ),
         pytest.param((revision(2), revision(1, OTHER)), 1, id="not-the-same-again"),
+        pytest.param(
+            (revision(2, options={"autoscaler": "none"}), revision(1, OTHER)), 2, id="other-options"
+        ),
     ],
 )
 def test_a_rollback_goes_to_the_newest_that_was_in_order(
     previous: tuple[Revision, ...], chosen: int
 ) -> None:
     assert record.to_restore(Record("chat", revision(3), previous), None).number == chosen
+
+
+@pytest.mark.parametrize("state", ["applying", "applied", "failed"])
+def test_a_rollback_that_is_not_through_is_completed(state: Any) -> None:
+    former = (revision(3), revision(2, OTHER), revision(1))
+    begun = revision(4, OTHER, state=state, restores=2)
+    assert record.to_restore(Record("chat", begun, former), None).number == 2
+    assert record.to_restore(Record("chat", begun, former[:1]), None).number == 4, "forgotten"
+    through = replace(begun, state="ready")
+    assert record.to_restore(Record("chat", through, former), None).number == 3
 
 
 def test_a_rollback_without_anything_to_go_to_says_so() -> None:
