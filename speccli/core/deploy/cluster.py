@@ -15,6 +15,7 @@ from speccli.core.deploy.asked import Asked, Prepared, Reporter
 from speccli.core.deploy.prepare import now, offline, prepare, read_record
 from speccli.core.errors import ExitCode, SpecctlError
 from speccli.core.kube import apply, record
+from speccli.core.kube.errors import Denied
 from speccli.core.kube.proof import Ask, prove
 from speccli.core.kube.proven import Proof, ServerProof, Wanted
 from speccli.core.kube.record import Record, State
@@ -214,7 +215,13 @@ def _begun(told: Record) -> tuple[object, ...]:
 
 
 def _prune(cluster: Cluster, refs: Sequence[Ref], reporter: Reporter) -> list[Ref]:
-    gone = apply.remove(cluster, refs, wait_s=None)
+    """Remove what is not wanted any more; what may not be removed is named, and stays."""
+    gone = []
+    for ref in refs:
+        try:
+            gone += apply.remove(cluster, [ref], wait_s=None)
+        except Denied as error:
+            reporter.warn(f"{ref} is not wanted any more, and stays: {error.message}")
     for ref in gone:
         reporter.say(f"removed {ref}, which is not wanted any more")
     return gone

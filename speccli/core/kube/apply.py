@@ -15,6 +15,7 @@ from speccli.core.errors import SpecctlError
 from speccli.core.kube import fields
 from speccli.core.kube.errors import Denied, NotInstalled
 from speccli.core.kube.refs import Ref, selector_of
+from speccli.core.manifests.names import DEPLOYMENT, MANAGER, NAMESPACE
 
 if TYPE_CHECKING:
     from speccli.core.kube.client import Cluster
@@ -154,17 +155,26 @@ def carry_out(cluster: Cluster, step: Step, *, force: bool) -> Mapping[str, Any]
 
 
 def leftovers(
-    cluster: Cluster, namespace: str, name: str, wanted: Iterable[Ref], known: Iterable[Ref]
+    cluster: Cluster,
+    namespace: str,
+    name: str,
+    wanted: Iterable[Ref],
+    known: Iterable[Ref],
+    say: Callable[[str], None] = lambda _: None,
 ) -> list[Ref]:
     """Objects of the deployment that are there and not wanted, in the order to remove them.
 
     Found by their labels, and by the record: a label may have been taken off, a kind may not be
-    listed by whoever deploys. What a controller made (KEDA's HPA) is its controller's.
+    listed by whoever deploys. What a controller made (KEDA's HPA) is its controller's, and what
+    somebody else made under a name of ours stays: `say` is told of it.
     """
     keep = {ref.identity for ref in wanted}
     found: dict[tuple[str, str, str | None, str], Ref] = {}
     former = [ref for ref in known if ref.identity not in keep]
-    for ref in (*_labelled(cluster, namespace, name), *_remembered(cluster, former, name)):
+    for ref in (
+        *_labelled(cluster, namespace, name),
+        *_remembered(cluster, namespace, former, name, say),
+    ):
         if ref.identity not in keep:
             found.setdefault(ref.identity, ref)
     order = [kind for _, kind, _ in KINDS]
@@ -175,7 +185,7 @@ def _labelled(cluster: Cluster, namespace: str, name: str) -> Iterator[Ref]:
     for api_version, kind, namespaced in KINDS:
         place = namespace if namespaced else None
         try:
-            every = cluster.list(api_version, kind, place, labels=selector_of(name))
+            every = cluster.list(api_version, kind, place, labels=_selector(name, namespace, place))
         except (NotInstalled, Denied):
             continue
         for value in every:
@@ -184,7 +194,18 @@ def _labelled(cluster: Cluster, namespace: str, name: str) -> Iterator[Ref]:
                 yield Ref(api_version, kind, metadata["name"], metadata.get("namespace"))
 
 
-def _remembered(cluster: Cluster, known: Iterable[Ref], name: str) -> Iterator[Ref]:
+def _selector(name: str, namespace: str, place: str | None) -> str:
+    mine = selector_of(name)
+    return mine if place else f"{mine},{NAMESPACE}={namespace}"
+
+
+def _remembered(
+    cluster: Cluster,
+    namespace: str,
+    known: Iterable[Ref],
+    name: str,
+    say: Callable[[str], None],
+) -> Iterator[Ref]:
     removable = {kind for _, kind, _ in KINDS}
     for ref in known:
         if ref.kind not in removable:
@@ -196,16 +217,23 @@ def _remembered(cluster: Cluster, known: Iterable[Ref], name: str) -> Iterator[R
         except Denied:
             yield ref  # it was ours; whoever may not remove it is told so when it is tried
             continue
-        if value is not None and _is_ours(value, name):
+        if value is None:
+            continue
+        if _is_ours(value, name, namespace):
             yield ref
+        else:
+            say(f"{ref} stays: a former revision had one, but this one is not of {name}")
 
 
-def _is_ours(value: Object, name: str) -> bool:
+def _is_ours(value: Object, name: str, namespace: str) -> bool:
     """Whether it still is: somebody may have made another object of that name since."""
-    from speccli.core.manifests.names import DEPLOYMENT
-
-    labels = value["metadata"].get("labels") or {}
-    return bool(labels.get(DEPLOYMENT, name) == name)
+    metadata = value["metadata"]
+    labels = metadata.get("labels") or {}
+    if DEPLOYMENT not in labels:
+        managers = [each.get("manager") for each in metadata.get("managedFields") or ()]
+        return MANAGER in managers
+    mine = labels[DEPLOYMENT] == name
+    return bool(mine and (metadata.get("namespace") or labels.get(NAMESPACE)) == namespace)
 
 
 def remove(

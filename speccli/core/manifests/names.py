@@ -9,6 +9,8 @@ from speccli.core.recipes.model import PoolName
 NAME = "app.kubernetes.io/name"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 DEPLOYMENT = "specctl.dev/deployment"
+NAMESPACE = "specctl.dev/namespace"
+"""Whose an object of the cluster is: another namespace may have a deployment of the same name."""
 POOL = "specctl.dev/pool"
 SERVICE = "specctl.dev/service"
 """Which Service sends to a pod: the canary's pods take a share of the main pool's traffic."""

@@ -81,8 +81,9 @@ def priority_class(unit: Unit, options: RenderOptions) -> str | None:
     scheduling = unit.recipe.scheduling
     if scheduling.priority is None:
         return scheduling.priority_class
-    name = f"{names.MANAGER}-{options.namespace}-{unit.deployment}"
-    return f"{name}-canary" if unit.pool == "canary" else name
+    # Neither part can hold a dot, so no two deployments of a cluster share a name.
+    name = f"{names.MANAGER}.{options.namespace}.{unit.deployment}"
+    return f"{name}.canary" if unit.pool == "canary" else name
 
 
 def _where(unit: Unit, options: RenderOptions) -> Object:

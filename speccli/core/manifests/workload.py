@@ -161,10 +161,11 @@ def priority_classes(units: list[Unit], options: RenderOptions) -> list[Object]:
         if value is None or name is None:
             continue
         canary = unit.pool == "canary"
+        owned = {**names.labels(unit.deployment), names.NAMESPACE: options.namespace}
         made[name] = {
             "apiVersion": "scheduling.k8s.io/v1",
             "kind": "PriorityClass",
-            "metadata": names.meta(name, None, unit.deployment),
+            "metadata": {"name": name, "labels": owned},
             "value": value - 1 if canary else value,
             "preemptionPolicy": "Never" if canary else "PreemptLowerPriority",
             "description": f"Engines of {unit.deployment} in {options.namespace}",

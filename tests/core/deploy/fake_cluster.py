@@ -34,6 +34,8 @@ class FakeCluster:
         self.die_after: int | None = None
         self.missing: frozenset[str] = frozenset({"ScaledObject", "HTTPRoute", "InferencePool"})
         self.denied: frozenset[str] = frozenset()
+        self.kept: frozenset[str] = frozenset()
+        """Kinds that may not be deleted."""
         self.clash: Clash | None = None
         self.ready: Callable[[Object], bool] = lambda _: True
         self.drafts: dict[str, int] = {}
@@ -122,7 +124,7 @@ class FakeCluster:
         merged["metadata"]["managedFields"] = [
             {"manager": o, "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
             for o in sorted(owners)
-        ]
+        ] or [{"manager": manager, "operation": "Apply", "fieldsV1": {}}]
         if obj["kind"] == "Deployment":
             self._roll_out(merged)
         return merged
@@ -143,6 +145,8 @@ class FakeCluster:
         self._may(kind)
         if (kind, name) not in self.objects:
             return False
+        if kind in self.kept:
+            raise Denied(f"not allowed: may not delete {kind}s")
         self._write(f"delete {kind} {name}")
         del self.objects[kind, name]
         return True

@@ -241,3 +241,75 @@ def test_a_deletion_removes_the_record_last_and_can_be_done_again(
     fake.die_after = None
     with pytest.raises(UsageError, match="no deployment chat"):
         restored(fake, None, "chat", None)  # type: ignore[arg-type]
+
+
+PRIORITY = "PriorityClass"
+FIRST = "scheduling.priority=100"
+
+
+def test_a_priority_class_is_of_one_namespaces_deployment(fake: FakeCluster, heard: Heard) -> None:
+    deploy(fake, heard, asked(FIRST))
+    (ours,) = [name for kind, name in fake.objects if kind == PRIORITY]
+    theirs = json.loads(json.dumps(fake.objects[PRIORITY, ours]).replace("llm", "other"))
+    fake.objects[PRIORITY, theirs["metadata"]["name"]] = theirs
+    deploy(fake, heard, asked())
+    assert [name for kind, name in fake.objects if kind == PRIORITY] == [theirs["metadata"]["name"]]
+
+
+def test_two_deployments_never_share_a_priority_class() -> None:
+    def name(namespace: str, deployment: str) -> str:
+        from speccli.core.manifests.build import objects
+
+        options = RenderOptions(namespace=namespace, **{**PLAIN, "name": deployment})  # type: ignore[arg-type]
+        every = objects(asked(FIRST).recipe, options)
+        return str(next(e["metadata"]["name"] for e in every if e["kind"] == PRIORITY))
+
+    assert name("a-b", "c") != name("a", "b-c")
+
+
+def test_what_may_not_be_removed_is_named_and_the_proof_is_recorded(
+    fake: FakeCluster, heard: Heard
+) -> None:
+    deploy(fake, heard, asked(FIRST))
+    fake.kept = frozenset({PRIORITY})
+    assert deploy(fake, heard, asked()).exit_code is ExitCode.OK
+    assert "PriorityClass specctl.llm.chat is not wanted any more, and stays" in heard
+    assert record(fake).current.proven
+
+
+def test_what_somebody_else_made_under_a_name_of_ours_stays(
+    fake: FakeCluster, heard: Heard
+) -> None:
+    deploy(fake, heard, asked(FIRST, options={"autoscaler": "hpa"}))
+    made = {"manager": "kubectl", "operation": "Update", "fieldsV1": {}}
+    theirs = {"name": "chat", "namespace": "llm", "managedFields": [made]}
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": theirs}
+    fake.objects["PodDisruptionBudget", "chat"] = budget
+    left = deletion(fake, None, "chat", purge=True)  # type: ignore[arg-type]
+    assert "PodDisruptionBudget chat" not in map(str, left.goes)
+    budget["metadata"] = {**theirs, "managedFields": [made | {"manager": "specctl"}]}
+    left = deletion(fake, None, "chat", purge=True)  # type: ignore[arg-type]
+    assert "PodDisruptionBudget chat" in map(str, left.goes)
+
+
+def test_a_rollback_admits_the_api_servers_that_were_typed(fake: FakeCluster, heard: Heard) -> None:
+    deploy(fake, heard, asked(options={"api_server": ("10.9.0.0/16",)}))
+    deploy(fake, heard, asked("draft.K=4"))
+    assert "10.9.0.0/16" not in str(fake.objects["NetworkPolicy", "chat"])
+    deploy(fake, heard, restored(fake, None, "chat", None))  # type: ignore[arg-type]
+    assert "10.9.0.0/16" in str(fake.objects["NetworkPolicy", "chat"])
+
+
+def test_a_rollback_cut_short_is_completed_by_the_same_command(
+    fake: FakeCluster, heard: Heard
+) -> None:
+    for k in (2, 4, 5):
+        deploy(fake, heard, asked(f"draft.K={k}"))
+    fake.calls.clear()
+    fake.die_after = 2
+    with pytest.raises(Killed):
+        deploy(fake, heard, restored(fake, None, "chat", None))  # type: ignore[arg-type]
+    fake.die_after = None
+    deploy(fake, heard, restored(fake, None, "chat", None))  # type: ignore[arg-type]
+    told = record(fake).current
+    assert (told.number, told.restores, told.recipe["draft"]["K"]) == (4, 2, 4)
