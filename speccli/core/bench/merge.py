@@ -118,7 +118,10 @@ def _once(paths: Sequence[Path]) -> None:
 
 
 def _rows(one: Sequence[Row], other: Sequence[Row], where: str) -> tuple[Row, ...]:
-    """Rows that are there already become further repeats."""
+    """Rows that are there already become further repeats, a file's all by the same number.
+
+    Arms of one file took turns: what drifted meets them together, so that they stay paired.
+    """
     rows = list(one)
     taken = {row.key for row in rows}
     measured = {_measurement(row) for row in rows if row.usable}
@@ -128,11 +131,10 @@ def _rows(one: Sequence[Row], other: Sequence[Row], where: str) -> tuple[Row, ..
                 f"{where}: {row.label} is in the files before it already, to the last sample",
                 hint="give each measurement once: a copy is no further repeat",
             )
-        while row.key in taken:
-            row = replace(row, repeat=row.repeat + 1)
-        taken.add(row.key)
-        rows.append(row)
-    return tuple(rows)
+    shift = 0
+    while any(replace(row, repeat=row.repeat + shift).key in taken for row in other):
+        shift += 1
+    return (*rows, *(replace(row, repeat=row.repeat + shift) for row in other))
 
 
 def _measurement(row: Row) -> tuple[object, ...]:

@@ -8,7 +8,7 @@ import pytest
 
 from speccli.core.bench.compare import compare
 from speccli.core.bench.merge import read_all
-from speccli.core.bench.results import Result, write
+from speccli.core.bench.results import Result, Samples, write
 from speccli.core.errors import UsageError
 from tests.support.benches import PLAIN, Noise, Planted, bench
 
@@ -93,3 +93,20 @@ def test_a_file_given_twice_is_no_further_repeat(tmp_path: Path) -> None:
         read_all([path, path])
     with pytest.raises(UsageError, match=r"1\.json: none, batch 8, sharegpt, repeat 1 is in the"):
         read_all([path, copy])
+
+
+def test_rows_of_one_file_stay_paired_with_each_other(tmp_path: Path) -> None:
+    first, second = one(seed=1), one(seed=2)
+    lacking = replace(
+        first, rows=tuple(r for r in first.rows if (r.arm, r.repeat) != ("eagle3", 2))
+    )
+    merged = read_all(files(tmp_path, lacking, second))
+    theirs = {row.key: row for row in merged.rows if row.samples in _samples(second)}
+    assert {(arm, repeat) for arm, *_, repeat in theirs} == {
+        (arm, repeat) for arm in ("none", "eagle3") for repeat in (3, 4, 5)
+    }
+    assert compare(merged).cells[0].repeats == 5
+
+
+def _samples(result: Result) -> list[Samples]:
+    return [row.samples for row in result.rows]
