@@ -303,13 +303,15 @@ def _transport(credentials: Credentials) -> Api:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # urllib3 warns of what is raised here
-            return Api(credentials)
+            api = Api(credentials)
     except ImportError as error:  # of urllib3, for a SOCKS proxy
         proxy = redact_url(str(credentials.configuration.proxy))
         raise ClusterError(
             f"the proxy {proxy} speaks SOCKS, which needs the PySocks package",
             hint="give an http proxy (proxy-url, HTTPS_PROXY), or install PySocks",
         ) from error
+    api.hush()
+    return api
 
 
 def _quoted(name: str | None) -> str | None:

@@ -91,10 +91,14 @@ class Api(ApiClient):  # type: ignore[misc]  # the package is not looked into, s
             keywords.pop(name, None)
         if credentials.tls is not None:
             keywords["ssl_context"] = credentials.tls
-        if not configuration.verify_ssl:  # as the kubeconfig says; a warning would cross the screen
-            urllib3.disable_warnings(wire.InsecureRequestWarning)
+        self.insecure = not configuration.verify_ssl
         self.limits = threading.local()
         """`limit`: that of the call which this thread makes."""
+
+    def hush(self) -> None:
+        """No warning of a certificate that is not looked at: the kubeconfig says so."""
+        if self.insecure:
+            urllib3.disable_warnings(wire.InsecureRequestWarning)
 
     @property
     def proxy(self) -> str | None:
