@@ -9,6 +9,8 @@ from pathlib import Path
 from speccli.core.bench.results import Arm, Dataset, Load, Provenance, Result, Row, read
 from speccli.core.errors import UsageError
 
+_APART = "blocks: several files, measured one after the other"
+
 
 def read_all(paths: Sequence[Path]) -> Result:
     """The bench in these files.
@@ -35,6 +37,7 @@ def _with(one: Result, other: Result, where: str) -> Result:
         )
     if one.load.kind != other.load.kind:
         raise UsageError(f"{where} is an {other.load.kind} loop, the files before it are not")
+    _alike(one, other, where)
     texts = dict(one.texts or {})
     for arm, kept in (other.texts or {}).items():
         texts[arm] = {**kept, **texts.get(arm, {})}
@@ -45,7 +48,7 @@ def _with(one: Result, other: Result, where: str) -> Result:
         finished=max(filter(None, (one.finished, other.finished)), default=None),
         complete=one.complete and other.complete,
         stand_in=one.stand_in or other.stand_in,
-        provenance=_provenance(one.provenance, other.provenance),
+        provenance=_provenance(one, other),
         load=_load(one.load, other.load),
         datasets=_datasets(one.datasets, other.datasets, where),
         arms=_arms(one.arms, other.arms, where),
@@ -54,8 +57,35 @@ def _with(one: Result, other: Result, where: str) -> Result:
     )
 
 
-def _provenance(one: Provenance, other: Provenance) -> Provenance:
-    """What both say; `order` says that they were apart."""
+def _alike(one: Result, other: Result, where: str) -> None:
+    """Raises where the files were asked for different things: no speed-up would be the draft's."""
+    pairs = [
+        (name, getattr(one.load, name), getattr(other.load, name))
+        for name in ("window", "endpoint", "output_tokens", "max_tokens")
+    ]
+    pairs += [
+        (name, getattr(one.provenance, name), getattr(other.provenance, name))
+        for name in ("temperature", "top_p")
+    ]
+    pairs.append(("stand_in", one.stand_in, other.stand_in))
+    for name, was, now in pairs:
+        untold = None in {was, now} and one.provenance.runner != other.provenance.runner
+        if was != now and not untold:
+            raise UsageError(
+                f"{where}: {name} is {_word(now)}, in the files before it {_word(was)}",
+                hint="measure all arms with the same options; compare each file for itself",
+            )
+
+
+def _word(value: object) -> str:
+    return "not told" if value is None else str(value)
+
+
+def _provenance(first: Result, second: Result) -> Provenance:
+    """What both say; `order` says that they were apart, and in what they differ."""
+    one, other = first.provenance, second.provenance
+    told = one.order if one.order and one.order.startswith(_APART) else _APART
+    apart = "; ".join([told, *(each for each in _differ(first, second) if each not in told)])
     return replace(
         one,
         runner=one.runner if one.runner == other.runner else f"{one.runner}+{other.runner}",
@@ -66,9 +96,27 @@ def _provenance(one: Provenance, other: Provenance) -> Provenance:
         seed=one.seed if one.seed == other.seed else None,
         temperature=one.temperature if one.temperature == other.temperature else None,
         top_p=one.top_p if one.top_p == other.top_p else None,
-        order="blocks: several files, measured one after the other",
+        order=apart,
         client=one.client if one.client and one.client.saturated else other.client,
     )
+
+
+def _differ(one: Result, other: Result) -> list[str]:
+    """What need not be the same, and may be why numbers are not."""
+    gpus = [str((each.provenance.gpu or {}).get("name") or "not told") for each in (one, other)]
+    found = [f"GPU {gpus[0]} and {gpus[1]}"] if gpus[0] != gpus[1] else []
+    versions = sorted(
+        {
+            f"{arm.engine['kind']} {arm.engine.get('version')}"
+            for arm in (*one.arms, *other.arms)
+            if arm.engine.get("kind")
+        }
+    )
+    if len(versions) > 1:
+        found.append(f"engine {' and '.join(versions)}")
+    if one.load.requests != other.load.requests:
+        found.append(f"requests a row {one.load.requests} and {other.load.requests}")
+    return found
 
 
 def _load(one: Load, other: Load) -> Load:

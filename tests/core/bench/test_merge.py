@@ -110,3 +110,41 @@ def test_rows_of_one_file_stay_paired_with_each_other(tmp_path: Path) -> None:
 
 def _samples(result: Result) -> list[Samples]:
     return [row.samples for row in result.rows]
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("load", {"window": "whole"}),
+        ("load", {"endpoint": "completions"}),
+        ("load", {"max_tokens": 7}),
+        ("load", {"output_tokens": 7}),
+        ("provenance", {"temperature": 0.7}),
+        ("provenance", {"top_p": 0.9}),
+        (None, {"stand_in": "a small model for the large one"}),
+    ],
+)
+def test_files_that_were_asked_for_different_things_are_refused(
+    tmp_path: Path, part: str | None, change: dict[str, Any]
+) -> None:
+    other = one(seed=2)
+    if part is None:
+        other = replace(other, **change)
+    else:
+        other = replace(other, **{part: replace(getattr(other, part), **change)})
+    with pytest.raises(UsageError, match=rf"1\.json: {next(iter(change))} is "):
+        read_all(files(tmp_path, one(), other))
+
+
+def test_another_gpu_or_engine_is_noted(tmp_path: Path) -> None:
+    first, other = one(), one(seed=2)
+    newer = replace(
+        other,
+        provenance=replace(other.provenance, gpu={"name": "NVIDIA L4"}),
+        arms=tuple(replace(a, engine={"kind": "vllm", "version": "9.9"}) for a in other.arms),
+        load=replace(other.load, requests=7),
+    )
+    notes = " ".join(compare(read_all(files(tmp_path, first, newer))).notes)
+    assert "and NVIDIA L4" in notes
+    assert "vllm 9.9" in notes
+    assert "and 7" in notes
