@@ -15,7 +15,7 @@ from speccli.core.bench.compare import Comparison
 from speccli.core.bench.results import Arm
 from speccli.core.report import words
 from speccli.core.report.build import KINDS, Report
-from speccli.core.report.markdown import block, footer, table
+from speccli.core.report.markdown import block, footer, plain, table
 from speccli.core.report.sections import Table, matrix
 from speccli.core.report.sections_more import acceptance
 from speccli.core.views import bench as view
@@ -26,23 +26,23 @@ def card(report: Report) -> str:
     comparison = report.comparison
     best = words.best_arm(comparison) if comparison is not None else None
     arm = report.result.arm(best) if best else None
-    base = report.result.baseline
+    base, badge = report.result.baseline, words.badge(report)
     parts = [
         _head(report, arm),
-        f"# Running {_model(report)}",
-        f"> **{words.badge(report)}**" if words.badge(report) else "",
-        words.answer(report),
+        f"# Running {plain(_model(report))}",
+        f"> **{plain(badge)}**" if badge else "",
+        plain(words.answer(report)),
         "## Recipe",
         _recipe(report, arm or base),
         "## Commands",
         _commands(report, arm, base),
         "## Decision guide",
-        "\n".join(f"- {line}" for line in _guide(report, best)),
+        "\n".join(f"- {plain(line)}" for line in _guide(report, best)),
         "## Limits",
-        "\n".join(f"- {line}" for line in _limits(report)),
+        "\n".join(f"- {plain(line)}" for line in _limits(report)),
         f"## Measured numbers {report.mark}",
         *_numbers(report),
-        f"*{footer(report)}*",
+        f"*{plain(footer(report))}*",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -94,38 +94,67 @@ def _commands(report: Report, arm: Arm | None, base: Arm | None) -> str:
         if each is None:
             continue
         if each.command:
-            lines.append(f"# start, {what} ({each.name})\n{shlex.join(each.command)}")
+            lines += [f"# start, {what} ({each.name})", shlex.join(map(_line, each.command))]
         else:
             lines.append(f"# how {each.name} ({what}) was started is not in the bench")
     schedule = report.schedule
     if schedule is not None and schedule.needed and schedule.k:
         config = words.compact(schedule.config())
-        lines.append(f"# K by batch: add these keys to --speculative-config\n# {config}")
-    url = (arm.endpoint if arm is not None else None) or "http://HOST:8000"
+        lines += ["# K by batch: add these keys to --speculative-config", f"# {config}"]
+    url = shlex.quote(_url(arm, "http://HOST:8000"))
     lines += [
-        f"# is speculation on, and right?\nspecctl status --endpoint {url}",
+        "# is speculation on, and right?",
+        f"specctl status --endpoint {url}",
         f"specctl alert check --endpoint {url}    # exit 0 ok, 1 warning, 2 critical, 3 unknown",
         f"specctl top --endpoint {url}            # the live screen",
-        "# judge again after any change of engine, model, draft, K or GPU\n"
-        f"specctl bench run {_arms(report)} {_load(report)} --repeats 3 --out bench.json\n"
+        "# judge again after any change of engine, model, draft, K or GPU",
+        shlex.join(map(_line, ("specctl", "bench", "run", *_again(report)))),
         "specctl bench compare bench.json",
     ]
-    return "```sh\n" + "\n".join(lines) + "\n```"
+    text = "\n".join(map(_line, lines)).replace("```", "` ` `")
+    return f"```sh\n{text}\n```"
 
 
-def _arms(report: Report) -> str:
-    return " ".join(
-        f"--arm {shlex.quote(arm.name)}={arm.endpoint or 'URL'}" for arm in report.result.arms
-    )
+def _line(text: str) -> str:
+    """On one line: a name out of a file must not become a command."""
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
-def _load(report: Report) -> str:
-    load, datasets = report.result.load, report.result.datasets
-    words = ["--dataset", ",".join(each.name for each in datasets)]
-    for flag, values in (("--batch", load.batches), ("--rate", load.rates)):
-        if values:
-            words += [flag, ",".join(f"{each:g}" for each in values)]
-    return shlex.join(words)
+def _url(arm: Arm | None, otherwise: str) -> str:
+    """Where an arm answered, if that is an address at all."""
+    told = (arm.endpoint if arm is not None else None) or ""
+    return told if re.fullmatch(r"https?://[\w.:\[\]-]+(/[\w./~%-]*)?", told) else otherwise
+
+
+def _again(report: Report) -> Iterable[str]:
+    """The options that make the same bench again."""
+    result, load, came = report.result, report.result.load, report.result.provenance
+    for arm in result.arms:
+        yield from ("--arm", f"{arm.name}={_url(arm, 'URL')}")
+    if result.baseline is not None:
+        yield from ("--baseline", result.baseline.name)
+    yield from ("--dataset", ",".join(each.name for each in result.datasets))
+    requests = load.requests_by_load or ((load.requests,) if load.requests else ())
+    for flag, numbers in (("batch", load.batches), ("rate", load.rates), ("requests", requests)):
+        if numbers:
+            yield from (f"--{flag}", ",".join(f"{each:.15g}" for each in numbers))
+    told = {
+        "seconds": None if load.seconds is None else f"{load.seconds:g}s",
+        "max-tokens": load.max_tokens,
+        "output-tokens": load.output_tokens,
+        "temperature": came.temperature,
+        "top-p": came.top_p,
+        "seed": came.seed,
+        "warmup": load.warmup or None,
+        "api": load.endpoint,
+        "window": load.window,
+        "stand-in": result.stand_in,
+        "repeats": max(3, load.repeats),
+        "out": "bench.json",
+    }
+    for option, value in told.items():
+        if value is not None:
+            yield from (f"--{option}", str(value))
 
 
 def _guide(report: Report, best: str | None) -> Iterable[str]:

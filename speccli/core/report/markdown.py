@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from speccli.core.report import words
 from speccli.core.report.build import KINDS, Report
 from speccli.core.report.sections import Bar, Block, Code, Pictures, Table, matrix, sections
@@ -9,18 +11,18 @@ from speccli.core.report.sections import Bar, Block, Code, Pictures, Table, matr
 
 def markdown(report: Report) -> str:
     """The whole document."""
-    parts = [f"# {_plain(words.title(report))}"]
+    parts = [f"# {plain(words.title(report))}"]
     badge = words.badge(report)
     if badge:
-        parts.append(f"> **{_plain(badge)}**")
-    parts.append(f"**{_plain(words.answer(report))}**")
+        parts.append(f"> **{plain(badge)}**")
+    parts.append(f"**{plain(words.answer(report))}**")
     parts += [table(_figures(report)), _points(words.actions(report))]
     if report.comparison is not None:
-        parts += [table(matrix(report.comparison)), _plain(words.verdict_words(report.comparison))]
+        parts += [table(matrix(report.comparison)), plain(words.verdict_words(report.comparison))]
     parts.append(legend(report))
     for section in sections(report):
         mark = f" {KINDS[section.kind][0]}" if section.kind else ""
-        parts.append(f"## {_plain(section.title)}{mark}")
+        parts.append(f"## {plain(section.title)}{mark}")
         parts += [block(each) for each in section.blocks]
     parts.append(f"*{footer(report)}*")
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -55,7 +57,7 @@ def _figures(report: Report) -> Table:
 def block(each: Block) -> str:
     """One block."""
     if isinstance(each, str):
-        return _plain(each)
+        return plain(each)
     if isinstance(each, Table):
         return table(each)
     if isinstance(each, Code):
@@ -68,7 +70,7 @@ def block(each: Block) -> str:
 
 
 def _points(points: tuple[str, ...] | list[str]) -> str:
-    return "\n".join(f"- {_plain(point)}" for point in points)
+    return "\n".join(f"- {plain(point)}" for point in points)
 
 
 def table(found: Table) -> str:
@@ -89,16 +91,23 @@ def table(found: Table) -> str:
         )
     )
     lines += [_row(row) for row in found.rows]
-    notes = "\n".join(f"<sub>{_plain(note)}</sub><br>" for note in found.notes)
+    notes = "\n".join(f"<sub>{plain(note)}</sub><br>" for note in found.notes)
     return "\n".join(lines) + (f"\n\n{notes}" if notes else "")
 
 
 def _row(cells: tuple[str, ...]) -> str:
-    return "| " + " | ".join(_plain(cell).replace("|", "\\|") for cell in cells) + " |"
+    return "| " + " | ".join(plain(cell).replace("|", "\\|") for cell in cells) + " |"
 
 
-def _plain(text: str) -> str:
-    """One line, without what Markdown or HTML would take for its own."""
-    flat = " ".join(text.split(" ")).replace("\n", " ")
-    flat = "".join(char if char.isprintable() else " " for char in flat)
-    return flat.replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_")
+def plain(text: str) -> str:
+    """One line, without what Markdown or HTML would take for its own.
+
+    Brackets alone are intervals and stay; what would make links, pictures or fences of them does
+    not.
+    """
+    flat = "".join(char if char.isprintable() else " " for char in text)
+    for char in "\\*_":
+        flat = flat.replace(char, f"\\{char}")
+    flat = flat.replace("&", "&amp;").replace("<", "&lt;").replace("![", "\\!\\[")
+    flat = re.sub(r"\](?=[(:\[])", r"\\]", flat)
+    return re.sub(r"`{2,}|~{3,}", lambda run: "".join(f"\\{c}" for c in run.group()), flat)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -232,7 +233,7 @@ def _schedule(report: Report) -> Section | None:
     if found.k and found.needed:
         blocks = [Bar(found.rows), *blocks, _changes(found)]
         config = view.schedule(found)["speculative_config"]
-        blocks.append(Code(f"--speculative-config '{words.compact(config)}'"))
+        blocks.append(Code(f"--speculative-config {shlex.quote(words.compact(config))}"))
     elif found.k:
         blocks.insert(0, f"One K for every batch that was measured: {found.k}.")
     else:

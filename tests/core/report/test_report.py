@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -116,6 +117,41 @@ def test_names_from_servers_cannot_write_the_page() -> None:
     assert "script" not in read(page(named)).tags
     assert "\x1b" not in page(named) + markdown(named) + card(named)
     assert "<script>" not in markdown(named)
+
+
+def test_names_from_files_cannot_write_commands_or_pictures() -> None:
+    evil = "a;reboot #\nreboot\n```\n![x](http://evil/?q) [y](http://evil)"
+    result = whole(batches=(8,), prompts=30)
+    names = {arm.name: arm.name if arm.baseline else f"{arm.name}{evil}" for arm in result.arms}
+    arms = tuple(
+        replace(
+            a, name=names[a.name], model=evil, endpoint="http://h:1;reboot", command=("v", evil)
+        )
+        for a in result.arms
+    )
+    rows = tuple(replace(r, arm=names[r.arm]) for r in result.rows)
+    made = report(replace(result, name=evil, arms=arms, rows=rows, stand_in=evil))
+    text = card(made).split("---\n", 2)[2]
+    assert text.count("```") == 2
+    script = text.split("```")[1].removeprefix("sh\n")
+    told = [shlex.split(line, comments=True) for line in script.splitlines()]
+    assert {words[0] for words in told if words} == {"v", "specctl"}
+    assert "http://h:1;reboot" not in script
+    outside = "".join(text.split("```")[::2]) + markdown(made)
+    assert not re.search(r"(?<!\\)\]\(", outside), "neither a link nor a picture"
+
+
+def test_the_card_judges_again_by_the_same_bench() -> None:
+    result = whole(batches=(8,), prompts=30)
+    load = replace(result.load, max_tokens=77, endpoint="completions", window="whole")
+    came = replace(result.provenance, temperature=0.7, top_p=0.9)
+    text = card(report(replace(result, load=load, provenance=came, stand_in="a small one")))
+    again = next(line for line in text.splitlines() if line.startswith("specctl bench run"))
+    for words in (
+        "--requests 30 --max-tokens 77 --temperature 0.7 --top-p 0.9 --seed 1 --warmup 4",
+        "--api completions --window whole --stand-in 'a small one' --repeats 3 --out bench.json",
+    ):
+        assert words in again
 
 
 def test_what_is_not_known_is_a_dash_with_its_reason() -> None:
