@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import sqrt
 from pathlib import Path
 from statistics import mean
 
@@ -9,9 +10,11 @@ import pytest
 
 from speccli.core.bench.compare import compare
 from speccli.core.bench.results import Result, Row, read
+from speccli.core.bench.student import quantile
 
 DOCS = Path(__file__).parents[3] / "docs"
 H200 = DOCS / "evidence" / "bench-h200-8b.json"
+CPU = DOCS / "evidence" / "bench-cpu-135m.json"
 
 
 def h200_lines(result: Result) -> list[str]:
@@ -48,3 +51,56 @@ def test_the_h200_table_is_the_results(batch: int) -> None:
     assert result.stand_in
     line = h200_lines(result)[result.load.batches.index(batch)]
     assert line in (DOCS / "bench.md").read_text().splitlines()
+
+
+def accepted(row: Row) -> str:
+    """The rate, and the half width of its 95 % interval over requests (a ratio of sums)."""
+    drafted, taken = row.samples.drafted, row.samples.accepted
+    rate = row.acceptance.rate.value
+    if not drafted or not taken or rate is None:
+        return "—"
+    n, whole = len(drafted), sum(drafted)
+    apart = sum((a - rate * d) ** 2 for a, d in zip(taken, drafted, strict=True))
+    return f"{rate:.3f} ± {quantile(0.025, n - 1) * sqrt(n / (n - 1) * apart) / whole:.3f}"
+
+
+def cpu_lines(result: Result) -> list[str]:
+    """A line a row with a draft."""
+    return [
+        f"| {row.dataset} | {row.arm} | {row.batch} | {row.requests} | {accepted(row)} "
+        f"| {positions(row)} | {row.acceptance.tokens_per_step.value or 0:.2f} |"
+        for row in result.rows
+        if row.arm != "baseline"
+    ]
+
+
+def positions(row: Row) -> str:
+    """Acceptance by position, as far as it is known."""
+    known = [each.value for each in row.acceptance.by_position if each.value is not None]
+    return " ".join(f"{value:.2f}" for value in known)
+
+
+def test_the_cpu_table_is_the_results() -> None:
+    result = read(CPU)
+    assert not result.simulated
+    assert {row.state for row in result.rows} == {"ok"}
+    lines = set((DOCS / "bench.md").read_text().splitlines())
+    assert [line for line in cpu_lines(result) if line not in lines] == []
+
+
+def test_the_longer_answers_are_the_results() -> None:
+    (row,) = read(CPU.with_name("bench-cpu-135m-200.json")).rows
+    assert row.acceptance.rate.reason is None
+    assert accepted(row) in (DOCS / "bench.md").read_text()
+
+
+def test_what_answers_told_on_the_cpu_is_what_the_counters_showed() -> None:
+    told = [row for row in read(CPU).rows if row.acceptance.source == "per-request"]
+    assert {row.arm for row in told} == {"eagle3", "p-eagle", "ngram"}
+    assert [row.label for row in told if row.acceptance.rate.reason is not None] == []
+    for row in told:
+        counted = row.acceptance.counters
+        assert counted is not None
+        if row.batch == 1:  # no fillers: every request of the row is a measured one
+            assert row.acceptance.drafts == counted.drafts
+            assert row.acceptance.accepted_tokens == counted.accepted_tokens
