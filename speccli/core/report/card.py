@@ -17,7 +17,7 @@ from speccli.core.report import words
 from speccli.core.report.build import KINDS, Report
 from speccli.core.report.markdown import block, footer, plain, table
 from speccli.core.report.sections import Table, matrix
-from speccli.core.report.sections_more import acceptance
+from speccli.core.report.sections_more import acceptance, one_line
 from speccli.core.views import bench as view
 
 
@@ -94,7 +94,7 @@ def _commands(report: Report, arm: Arm | None, base: Arm | None) -> str:
         if each is None:
             continue
         if each.command:
-            lines += [f"# start, {what} ({each.name})", shlex.join(map(_line, each.command))]
+            lines += [f"# start, {what} ({each.name})", shlex.join(map(one_line, each.command))]
         else:
             lines.append(f"# how {each.name} ({what}) was started is not in the bench")
     schedule = report.schedule
@@ -108,16 +108,11 @@ def _commands(report: Report, arm: Arm | None, base: Arm | None) -> str:
         f"specctl alert check --endpoint {url}    # exit 0 ok, 1 warning, 2 critical, 3 unknown",
         f"specctl top --endpoint {url}            # the live screen",
         "# judge again after any change of engine, model, draft, K or GPU",
-        shlex.join(map(_line, ("specctl", "bench", "run", *_again(report)))),
+        shlex.join(map(one_line, ("specctl", "bench", "run", *_again(report)))),
         "specctl bench compare bench.json",
     ]
-    text = "\n".join(map(_line, lines)).replace("```", "` ` `")
+    text = "\n".join(map(one_line, lines)).replace("```", "` ` `")
     return f"```sh\n{text}\n```"
-
-
-def _line(text: str) -> str:
-    """On one line: a name out of a file must not become a command."""
-    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def _url(arm: Arm | None, otherwise: str) -> str:

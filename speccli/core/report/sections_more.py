@@ -306,13 +306,22 @@ def provenance(report: Report) -> Section:
             words=True,
         ),
     ]
-    commands = [f"# {arm.name}\n{shlex.join(arm.command)}" for arm in result.arms if arm.command]
-    commands += [f"# load\n{command}" for command in came.commands]
+    commands = [
+        f"# {one_line(arm.name)}\n{one_line(shlex.join(arm.command))}"
+        for arm in result.arms
+        if arm.command
+    ]
+    commands += [f"# load\n{one_line(command)}" for command in came.commands]
     if commands:
         from speccli.core.report.sections import Code
 
         blocks.append(Code("\n".join(commands)))
     return Section("provenance", "Provenance", "", tuple(blocks))
+
+
+def one_line(text: str) -> str:
+    """A name or a word out of a file must not become a command of its own."""
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def _told(name: str, value: object) -> str | None:

@@ -136,8 +136,10 @@ def test_names_from_files_cannot_write_commands_or_pictures() -> None:
     script = text.split("```")[1].removeprefix("sh\n")
     told = [shlex.split(line, comments=True) for line in script.splitlines()]
     assert {words[0] for words in told if words} == {"v", "specctl"}
-    assert "http://h:1;reboot" not in script
-    outside = "".join(text.split("```")[::2]) + markdown(made)
+    assert "http://h;reboot" not in script
+    outside = "".join((text + markdown(made)).split("```")[::2])
+    commands = markdown(made).split("```sh\n")[-1].split("```")[0]
+    assert not re.search(r"(?m)^reboot", commands)
     assert not re.search(r"(?<!\\)\]\(", outside), "neither a link nor a picture"
 
 
