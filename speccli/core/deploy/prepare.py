@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from speccli import __version__
+from speccli.core.deploy import room
 from speccli.core.deploy.asked import (
     Asked,
-    Pool,
     Prepared,
     Reporter,
     for_cluster,
@@ -21,10 +21,8 @@ from speccli.core.deploy.asked import (
 from speccli.core.deploy.gate import gate
 from speccli.core.errors import UsageError
 from speccli.core.findings.base import Severity
-from speccli.core.kube import apply, record, stock
-from speccli.core.kube.connection import EVERYWHERE
+from speccli.core.kube import apply, record
 from speccli.core.kube.errors import Clash, Conflict, Denied, NotInstalled
-from speccli.core.kube.fields import replicas_of
 from speccli.core.kube.record import Record, Revision
 from speccli.core.kube.references import needed
 from speccli.core.kube.refs import Ref
@@ -95,20 +93,19 @@ def prepare(cluster: Cluster, asked: Asked, reporter: Reporter, *, dry: bool = F
     left = apply.leftovers(cluster, namespace, name, [*refs, own], known_refs, reporter.say)
     first, last, kept = apply.parted(left)
     verdicts = [*verdicts_of(asked.recipe, options), *_missing(cluster, wanted)]
-    stocks = _stocks(cluster, found, wanted)
-    lives = {unit.pool: _replicas(cluster, unit, namespace) for unit in found}
-    verdicts += _stock_verdicts(found, stocks, lives)
+    space = room.look(cluster, found, wanted, namespace)
+    verdicts += room.verdicts(space)
     if asked.kernels_max_age_s is not None:
-        verdicts += _kernel_verdicts(cluster, found, stocks, namespace, asked.kernels_max_age_s)
+        verdicts += _kernel_verdicts(cluster, space, namespace, asked.kernels_max_age_s)
     judged = gate(verdicts, asked.accept)
     judged.check()
-    steps = _tried(cluster, wanted, asked, bool(first))
-    pools, steps = _pools(found, stocks, lives, steps)
+    scaled = _scaled(former) | {ref.name for ref in first}
+    steps = _tried(cluster, wanted, asked, scaled)
+    pools, strategies = room.replaced(cluster, space, steps, namespace)
+    steps = _tried_again(cluster, steps, strategies, asked, scaled)
     next_record = next_record.with_current(accepted=judged.accepted)
-    crowded = any(ref.kind == "Deployment" for ref in last) and any(
-        pool.stock.unknown is None and pool.stock.fits < _extra(pool.unit, lives[pool.unit.pool])
-        for pool in pools
-    )
+    cluster.apply(record.as_object(next_record, namespace), dry_run=True, force=True)
+    crowded = any(ref.kind == "Deployment" for ref in last) and space.crowded
     return Prepared(
         asked,
         name,
@@ -251,89 +248,52 @@ def _verdict(rule: str, severity: Severity, evidence: str, cause: str, action: s
     return Verdict(rule, severity, evidence, cause, action, subject="cluster")
 
 
-def _replicas(cluster: Cluster, unit: Unit, namespace: str) -> int | None:
-    """How many pods the pool has been told to have; None: there is none yet."""
-    live = cluster.get("apps/v1", "Deployment", unit.name, namespace)
-    return None if live is None else replicas_of(live)
-
-
-def _stocks(
-    cluster: Cluster, found: Sequence[Unit], wanted: list[Object]
-) -> dict[str, stock.Stock]:
-    """What each pool's pods would find."""
-    templates = {
-        each["metadata"]["name"]: each["spec"]["template"]["spec"]
-        for each in wanted
-        if each["kind"] == "Deployment"
-    }
-    specs = {unit.pool: templates[unit.name] for unit in found}
-    if any(spec.get("resourceClaims") for spec in specs.values()):
-        why = "GPUs are claimed (DRA), and claims are not counted"
-        return {pool: stock.Stock(0, (), (), why) for pool in specs}
-    try:
-        nodes = cluster.list("v1", "Node")
-        pods = cluster.list("v1", "Pod", EVERYWHERE)
-    except Denied as error:
-        return {
-            pool: stock.Stock(stock.gpus_of(spec), (), (), error.message)
-            for pool, spec in specs.items()
-        }
-    return {pool: stock.stock_of(spec, nodes, pods) for pool, spec in specs.items()}
-
-
-def _extra(unit: Unit, live: int | None) -> int:
-    """Pods that come in addition to those there are."""
-    return max(0, unit.least - (live or 0))
-
-
-def _stock_verdicts(
-    found: Sequence[Unit], stocks: Mapping[str, stock.Stock], lives: Mapping[str, int | None]
-) -> Iterator[Verdict]:
-    for unit in found:
-        seen, extra = stocks[unit.pool], _extra(unit, lives[unit.pool])
-        if seen.unknown is not None or seen.per_pod == 0:
-            continue
-        gpus = f"{seen.per_pod} GPU{'s' if seen.per_pod > 1 else ''}"
-        if seen.capacity == 0:
-            products = ", ".join(seen.products) or "none at all"
-            yield _verdict(
-                "D-STOCK",
-                "critical",
-                f"{unit.name}: no node takes a pod of {gpus} of {unit.recipe.hardware.gpu}; "
-                f"GPUs of this cluster: {products}",
-                "its pods would wait for ever",
-                "another recipe or hardware.products; or accept it where nodes are made on demand",
-            )
-        elif extra > seen.fits:
-            yield _verdict(
-                "D-STOCK",
-                "warning",
-                f"{unit.name}: {extra} more pods of {gpus}, and room for {seen.fits} "
-                f"({seen.free} of {seen.allocatable} GPUs are free)",
-                "the others wait until GPUs are free",
-                "fewer servers (scaling.min), or more nodes",
-            )
-
-
 def _kernel_verdicts(
-    cluster: Cluster,
-    found: Sequence[Unit],
-    stocks: Mapping[str, stock.Stock],
-    namespace: str,
-    max_age_s: float,
+    cluster: Cluster, space: room.Room, namespace: str, max_age_s: float
 ) -> Iterator[Verdict]:
     from speccli.core.deploy.kernels import lacking
     from speccli.core.kernels_gate import kept_in_cluster
 
     results = kept_in_cluster(cluster, namespace)
-    for unit in found:
-        seen = stocks[unit.pool]
+    for unit in space.found:
+        seen = space.stocks[unit.pool]
         nodes = None if seen.unknown is not None else seen.nodes
         yield from lacking(results, unit.image, nodes, max_age_s, datetime.now(UTC))
 
 
+def _scaled(former: Record | None) -> set[str]:
+    """Deployments that an autoscaler of ours has set the replicas of.
+
+    The record tells: a scaler that was removed before a run was cut short is no more to be seen.
+    """
+    found: set[str] = set()
+    for each in (former.current, *former.previous) if former else ():
+        found |= {ref.name for ref in each.objects if ref.kind in apply.SCALERS}
+        if each.state != "applying":
+            break
+    return found
+
+
+def _tried_again(
+    cluster: Cluster,
+    steps: list[apply.Step],
+    strategies: Mapping[str, Mapping[str, Any]],
+    asked: Asked,
+    scaled: Collection[str],
+) -> list[apply.Step]:
+    """The same with the strategies that were chosen: what is applied is what was tried."""
+    other = [
+        apply.with_strategy(step.wanted, strategies[step.ref.name])
+        for step in steps
+        if step.ref.kind == "Deployment"
+        and step.wanted["spec"].get("strategy") != strategies[step.ref.name]
+    ]
+    again = {step.ref: step for step in _tried(cluster, other, asked, scaled)}
+    return [again.get(step.ref, step) for step in steps]
+
+
 def _tried(
-    cluster: Cluster, wanted: list[Object], asked: Asked, scaler_leaves: bool
+    cluster: Cluster, wanted: list[Object], asked: Asked, scaled: Collection[str]
 ) -> list[apply.Step]:
     """Every object tried on the server; all clashes are told together."""
     steps: list[apply.Step] = []
@@ -341,7 +301,7 @@ def _tried(
     words: list[str] = []
     for each in wanted:
         try:
-            steps += apply.tried(cluster, [each], force=asked.force, scaler_leaves=scaler_leaves)
+            steps += apply.tried(cluster, [each], force=asked.force, scaled=scaled)
         except Conflict as error:
             clashes += error.clashes
             words.append(f"{Ref.of(each)}: {'; '.join(map(str, error.clashes)) or error.message}")
@@ -368,30 +328,3 @@ _INSTALL = {
     "InferencePool": "install the Gateway API Inference Extension, or leave --inference-pool out",
     "HTTPRoute": "install the Gateway API, or leave --gateway out",
 }
-
-
-def _pools(
-    found: Sequence[Unit],
-    stocks: Mapping[str, stock.Stock],
-    lives: Mapping[str, int | None],
-    steps: Iterable[apply.Step],
-) -> tuple[list[Pool], list[apply.Step]]:
-    """How each pool's pods are replaced. What is not replaced keeps the way it has."""
-    by_name = {step.ref.name: step for step in steps if step.ref.kind == "Deployment"}
-    pools, changed = [], {}
-    spoken_for = sum(_extra(unit, lives[unit.pool]) for unit in found)
-    for unit in found:
-        step = by_name[unit.name]
-        replicas = replicas_of(step.becomes) or 0
-        chosen = stock.strategy(stocks[unit.pool], max(replicas, unit.least), spoken_for)
-        rolls = step.rolls
-        if step.live is not None and not rolls:
-            changed[unit.name] = apply.with_strategy(step, step.live["spec"]["strategy"])
-        else:
-            changed[unit.name] = apply.with_strategy(step, chosen.spec())
-            spoken_for += chosen.surge
-        pools.append(Pool(unit, stocks[unit.pool], chosen, max(replicas, unit.least), rolls))
-    return pools, [
-        changed.get(step.ref.name, step) if step.ref.kind == "Deployment" else step
-        for step in steps
-    ]

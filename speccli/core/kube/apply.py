@@ -7,7 +7,7 @@ else, or an object that is not valid, stops it before anything has changed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -92,25 +92,27 @@ def _template(value: Object) -> Any:
 
 
 def tried(
-    cluster: Cluster, objects: Iterable[dict[str, Any]], *, force: bool, scaler_leaves: bool
+    cluster: Cluster, objects: Iterable[dict[str, Any]], *, force: bool, scaled: Collection[str]
 ) -> list[Step]:
     """What the server would make of each object. Nothing is changed.
+
+    `scaled`: Deployments whose replicas an autoscaler of ours may have set, until now.
 
     Raises:
         Conflict: a field belongs to somebody else (without `force`).
         ClusterError: an object is not valid, its kind is not installed, or it may not be applied.
     """
-    return [_tried(cluster, each, force, scaler_leaves) for each in objects]
+    return [_tried(cluster, each, force, scaled) for each in objects]
 
 
-def _tried(cluster: Cluster, wanted: dict[str, Any], force: bool, scaler_leaves: bool) -> Step:
+def _tried(cluster: Cluster, wanted: dict[str, Any], force: bool, scaled: Collection[str]) -> Step:
     ref = Ref.of(wanted)
     live = cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)
     hands_over = takes_back = False
     attempt = wanted
     if ref.kind == "Deployment":
         hands_over = fields.gives_up_replicas(live, wanted)
-        takes_back = fields.takes_back_replicas(live, wanted, scaler_leaves=scaler_leaves)
+        takes_back = fields.takes_back_replicas(live, wanted, scaler_leaves=ref.name in scaled)
         if live is not None and hands_over:
             attempt = fields.with_replicas(wanted, fields.replicas_of(live))
         elif takes_back:
@@ -121,19 +123,9 @@ def _tried(cluster: Cluster, wanted: dict[str, Any], force: bool, scaler_leaves:
     return Step(wanted, live, becomes, hands_over, takes_back)
 
 
-def with_strategy(step: Step, strategy: Mapping[str, Any]) -> Step:
+def with_strategy(value: Object, strategy: Object) -> dict[str, Any]:
     """The same Deployment with another way to replace pods."""
-
-    def changed(value: Mapping[str, Any]) -> dict[str, Any]:
-        return {**value, "spec": {**value["spec"], "strategy": dict(strategy)}}
-
-    return Step(
-        changed(step.wanted),
-        step.live,
-        changed(step.becomes),
-        step.hands_over,
-        step.takes_back,
-    )
+    return {**value, "spec": {**value["spec"], "strategy": dict(strategy)}}
 
 
 def carry_out(cluster: Cluster, step: Step, *, force: bool) -> Mapping[str, Any]:

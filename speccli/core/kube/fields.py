@@ -16,6 +16,8 @@ from speccli.core.manifests.names import MANAGER
 HANDOVER = "specctl-handover"
 """Holds `spec.replicas` while it goes from the recipe to an autoscaler, or back."""
 REPLICAS = ("spec", "replicas")
+_AUTOSCALERS = frozenset({"kube-controller-manager", "keda", "keda-operator"})
+"""Who writes `scale` for an autoscaler: its controller, and KEDA itself from nought and to it."""
 _NOISE = frozenset(
     {"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"}
 )
@@ -65,7 +67,10 @@ def gives_up_replicas(live: Object | None, wanted: Object) -> bool:
 
 
 def takes_back_replicas(live: Object | None, wanted: Object, *, scaler_leaves: bool) -> bool:
-    """Whether `wanted` says how many there are, and only our own autoscaler said so before."""
+    """Whether `wanted` says how many there are, and only our own autoscaler said so before.
+
+    `scaler_leaves`: one of ours set the replicas of this Deployment, and does no more.
+    """
     if live is None or replicas_of(wanted) is None:
         return False
     others = [o for o in owners(live, REPLICAS) if o.manager != MANAGER]
@@ -74,7 +79,7 @@ def takes_back_replicas(live: Object | None, wanted: Object, *, scaler_leaves: b
 
 
 def _scales(owner: Owner) -> bool:
-    return owner.subresource == "scale"
+    return owner.subresource == "scale" and owner.manager in _AUTOSCALERS
 
 
 def only_replicas(value: Object, replicas: int | None) -> dict[str, Any]:

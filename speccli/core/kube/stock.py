@@ -12,6 +12,8 @@ from typing import Any
 
 GPU = "nvidia.com/gpu"
 PRODUCT = "nvidia.com/gpu.product"
+_OWN_TAINTS = "node.kubernetes.io/"
+"""What Kubernetes itself taints a node with that is cordoned or not ready."""
 _GONE = frozenset({"Succeeded", "Failed"})
 Object = Mapping[str, Any]
 
@@ -45,6 +47,8 @@ class Stock:
     """Every GPU product of the cluster, wanted or not."""
     unknown: str | None = None
     """Why nothing is known; None: the rest is true."""
+    away: tuple[str, ...] = ()
+    """Nodes that would take a pod, were they not cordoned or not ready."""
 
     @property
     def free(self) -> int:
@@ -131,7 +135,13 @@ def stock_of(pod_spec: Object, nodes: Sequence[Object], pods: Iterable[Object]) 
         if _gpus(node) and takes(node, pod_spec)
         for name in (str(node["metadata"]["name"]),)
     )
-    return Stock(gpus_of(pod_spec), fitting, tuple(sorted(products)))
+    per_pod = gpus_of(pod_spec)
+    away = tuple(
+        str(node["metadata"]["name"])
+        for node in nodes
+        if _gpus(node) >= max(1, per_pod) and not _serves(node) and _suits(node, pod_spec)
+    )
+    return Stock(per_pod, fitting, tuple(sorted(products)), away=away)
 
 
 def _gpus(node: Object) -> int:
@@ -159,13 +169,22 @@ def _whole(value: Any) -> int:
 
 def takes(node: Object, pod_spec: Object) -> bool:
     """Whether the scheduler would consider the node at all, GPUs apart."""
-    spec = node.get("spec") or {}
+    return _serves(node) and _suits(node, pod_spec)
+
+
+def _serves(node: Object) -> bool:
+    """Whether it takes pods now."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
-    if not ready or spec.get("unschedulable"):
-        return False
+    return ready and not (node.get("spec") or {}).get("unschedulable")
+
+
+def _suits(node: Object, pod_spec: Object) -> bool:
+    """Whether such a pod belongs there; the taints of being away apart."""
     tolerations = pod_spec.get("tolerations") or ()
-    for taint in spec.get("taints") or ():
+    for taint in (node.get("spec") or {}).get("taints") or ():
+        if not _serves(node) and str(taint.get("key")).startswith(_OWN_TAINTS):
+            continue
         if taint.get("effect") in {"NoSchedule", "NoExecute"} and not any(
             _tolerates(each, taint) for each in tolerations
         ):

@@ -34,6 +34,12 @@ class FakeCluster:
         self.die_after: int | None = None
         self.missing: frozenset[str] = frozenset({"ScaledObject", "HTTPRoute", "InferencePool"})
         self.denied: frozenset[str] = frozenset()
+        self.tried: list[Object] = []
+        """Every object of a dry run."""
+        self.waiting: list[Object] = []
+        """Pods without a node."""
+        self.node: Object = {}
+        """What the node's spec says."""
         self.kept: frozenset[str] = frozenset()
         """Kinds that may not be deleted."""
         self.clash: Clash | None = None
@@ -62,9 +68,9 @@ class FakeCluster:
     ) -> list[Object]:
         self._may(kind)
         if kind == "Node":
-            return [_node(self.gpus)]
+            return [_node(self.gpus) | {"spec": self.node}]
         if kind in {"Pod", "ReplicaSet"}:
-            return [each for each in self._made() if each["kind"] == kind]
+            return [each for each in (*self._made(), *self.waiting) if each["kind"] == kind]
         wanted = dict(part.split("=") for part in (labels or "").split(",") if part)
         return [
             copy.deepcopy(value)
@@ -98,9 +104,19 @@ class FakeCluster:
         if kind == "Deployment" and self.clash and not force:
             raise Conflict(f"cannot apply {kind} {name}", clashes=[self.clash])
         before = self.objects.get((kind, name))
+        if not force and _taken(before, obj, manager):
+            raise Conflict(
+                f"cannot apply {kind} {name}", clashes=[Clash("another", ".spec.replicas")]
+            )
+        version = obj["metadata"].get("resourceVersion")
+        if version and version != (before or {}).get("metadata", {}).get("resourceVersion"):
+            raise Conflict(f"cannot apply {kind} {name}: it changed meanwhile")
         after = self._merged(before, copy.deepcopy(dict(obj)), manager)
-        if not dry_run:
+        if dry_run:
+            self.tried.append(copy.deepcopy(dict(obj)))
+        else:
             self._write(f"{manager} {kind} {name}")
+            after["metadata"]["resourceVersion"] = str(len(self.calls))
             self.objects[kind, name] = after
         return copy.deepcopy(after)
 
@@ -113,7 +129,9 @@ class FakeCluster:
             if obj["kind"] == "Deployment" and "replicas" not in obj["spec"]:
                 held = before is not None and "held" in before
                 merged["spec"]["replicas"] = before["spec"]["replicas"] if held and before else 1
-        owners = {m["manager"] for m in (before or {}).get("metadata", {}).get("managedFields", ())}
+        former = {m["manager"]: m for m in _managed(before) if m["fieldsV1"]}
+        taken = _taken(before, obj, manager)  # by force, when it comes here
+        owners = set() if taken else set(former)
         if "replicas" in (obj.get("spec") or {}):
             owners.add(manager)
         elif manager == "specctl" or manager in owners:
@@ -122,7 +140,8 @@ class FakeCluster:
             merged["held"] = True
         merged["metadata"]["uid"] = f"{obj['kind']}-{obj['metadata']['name']}"
         merged["metadata"]["managedFields"] = [
-            {"manager": o, "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+            former.get(o)
+            or {"manager": o, "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
             for o in sorted(owners)
         ] or [{"manager": manager, "operation": "Apply", "fieldsV1": {}}]
         if obj["kind"] == "Deployment":
@@ -210,6 +229,19 @@ class FakeCluster:
         shares = (0.6, 0.3, 0.1)
         lines += [f'{at}{{engine="0",position="{i}"}} {n * s:.0f}' for i, s in enumerate(shares)]
         return ("\n".join(lines) + "\n").encode()
+
+
+def _managed(value: Object | None) -> list[Object]:
+    return list((value or {}).get("metadata", {}).get("managedFields", ()))
+
+
+def _taken(before: Object | None, obj: Mapping[str, Any], manager: str) -> bool:
+    """Whether somebody else has set other replicas."""
+    wanted = (obj.get("spec") or {}).get("replicas")
+    if obj["kind"] != "Deployment" or before is None or wanted is None:
+        return False
+    others = [m for m in _managed(before) if m["manager"] != manager and m["fieldsV1"]]
+    return bool(others) and before["spec"].get("replicas") != wanted
 
 
 def _named(kind: str, name: str) -> Object:

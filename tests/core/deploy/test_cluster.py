@@ -142,6 +142,45 @@ def test_replicas_go_to_an_autoscaler_without_a_moment_of_one(
     ]
 
 
+def scaled_to(fake: FakeCluster, count: int, manager: str = "kube-controller-manager") -> None:
+    """An autoscaler sets the replicas."""
+    live = fake.objects["Deployment", "chat"]
+    live["spec"]["replicas"] = count
+    fields = {"f:spec": {"f:replicas": {}}}
+    told = {"operation": "Update", "subresource": "scale", "fieldsV1": fields}
+    live["metadata"]["managedFields"] = [{"manager": manager, **told}]
+
+
+def test_replicas_come_back_from_a_scaler_that_is_gone_already(heard: Heard) -> None:
+    """Cut short between the scaler's end and the Deployment: the record tells whose they were."""
+    after = asked(options=scaled("none"))
+    for count in range(12):
+        fake = FakeCluster(gpus=16)
+        deploy(fake, heard, asked(options=scaled("hpa"), wait=False))
+        scaled_to(fake, 5)
+        fake.calls.clear()
+        fake.die_after = count
+        try:
+            deploy(fake, heard, after)
+        except Killed:
+            fake.die_after = None
+            deploy(fake, heard, after)
+        assert fake.objects["Deployment", "chat"]["spec"]["replicas"] == 2, count
+
+
+def test_a_scaler_of_somebody_else_keeps_its_replicas(heard: Heard) -> None:
+    fake = FakeCluster(gpus=16)
+    deploy(fake, heard, asked(options={"replicas": 2}))
+    scaled_to(fake, 5)
+    with pytest.raises(Conflict, match="replicas"):
+        deploy(fake, heard, asked(options={"replicas": 3}))
+    deploy(fake, heard, asked(options={"replicas": 3}, force=True))
+    deploy(fake, heard, asked(options={"autoscaler": "hpa"}))
+    scaled_to(fake, 5, "kubectl")
+    with pytest.raises(Conflict, match="replicas"):
+        deploy(fake, heard, asked(options={"replicas": 3}))
+
+
 def test_critical_findings_keep_it_out_before_a_cluster_is_asked(heard: Heard) -> None:
     def nowhere(_: float | None) -> Any:
         pytest.fail("it was asked")
@@ -190,6 +229,62 @@ def test_more_pods_than_gpus_is_a_warning(heard: Heard) -> None:
     fake = FakeCluster(gpus=2)
     deploy(fake, heard, asked(options={"replicas": 3}))
     assert "warning DEPLOY_STOCK: chat: 3 more pods of 2 GPUs, and room for 1" in heard
+
+
+def test_pools_that_share_nodes_share_their_gpus(heard: Heard) -> None:
+    fake = FakeCluster(gpus=4)
+    both = asked(options={"pools": ("structured",), "replicas": 2})
+    deploy(fake, heard, both)
+    told = "chat-structured: 1 more pods of 2 GPUs, and room for 0, beside the other pools"
+    assert f"warning DEPLOY_STOCK: {told}" in heard
+    enough = Heard()
+    deploy(FakeCluster(gpus=8), enough, both)
+    assert "DEPLOY_STOCK" not in enough
+
+
+def test_a_cordoned_node_is_a_warning(fake: FakeCluster, heard: Heard) -> None:
+    taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    fake.node = {"unschedulable": True, "taints": [taint]}
+    deploy(fake, heard, asked(wait=False))
+    assert "warning DEPLOY_STOCK" in heard
+    assert "h100-a is cordoned or not ready" in heard
+
+
+def test_what_is_there_is_not_refused_for_want_of_nodes(fake: FakeCluster, heard: Heard) -> None:
+    deploy(fake, heard, asked())
+    fake.gpus = 0
+    deploy(fake, heard, asked("draft.K=4", wait=False))
+    assert "warning DEPLOY_STOCK: chat: no node takes a pod" in heard
+    with pytest.raises(GateError, match="DEPLOY_STOCK"):
+        deploy(FakeCluster(gpus=0), heard, asked(wait=False))
+
+
+def test_a_rollout_that_waits_for_room_is_replaced_another_way(heard: Heard) -> None:
+    fake = FakeCluster(gpus=4)
+    deploy(fake, heard, asked())
+    deploy(fake, heard, asked("draft.K=4", wait=False))
+    live = fake.objects["Deployment", "chat"]
+    assert live["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    fake.gpus = 2  # somebody took the free ones
+    live["status"] |= {"replicas": 2, "updatedReplicas": 1}
+    deploy(fake, heard, asked("draft.K=4", wait=False))
+    strategy = fake.objects["Deployment", "chat"]["spec"]["strategy"]["rollingUpdate"]
+    assert strategy == {"maxSurge": 1, "maxUnavailable": 0}, "no pod waits: it gets on"
+    labels = live["spec"]["template"]["metadata"]["labels"]
+    fake.waiting = [{"kind": "Pod", "metadata": {"name": "new", "labels": labels}, "spec": {}}]
+    fake.objects["Deployment", "chat"]["status"] |= {"replicas": 2, "updatedReplicas": 1}
+    deploy(fake, heard, asked("draft.K=4", wait=False))
+    strategy = fake.objects["Deployment", "chat"]["spec"]["strategy"]["rollingUpdate"]
+    assert strategy == {"maxSurge": 0, "maxUnavailable": 1}
+    assert "chat is rolled: no node has 2 GPUs free" in heard
+
+
+def test_what_is_applied_is_what_was_tried(fake: FakeCluster, heard: Heard) -> None:
+    deploy(fake, heard, asked())
+    applied = fake.objects["Deployment", "chat"]["spec"]["strategy"]
+    tried = [each for each in fake.tried if each["kind"] == "Deployment"]
+    assert tried[-1]["spec"]["strategy"] == applied
+    assert "chat-specctl" in [each["metadata"]["name"] for each in fake.tried]
 
 
 def test_no_wait_proves_nothing_and_says_so(fake: FakeCluster, heard: Heard) -> None:

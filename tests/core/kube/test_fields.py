@@ -60,6 +60,10 @@ def test_nothing_is_given_up_where_nothing_is() -> None:
         pytest.param(live(5, entry(fields.HANDOVER)), False, True, id="cut-short-before"),
         pytest.param(live(5, entry("kubectl", "Update")), True, False, id="kubectl-is-a-conflict"),
         pytest.param(live(5, entry("specctl")), True, False, id="ours-already"),
+        pytest.param(live(5, entry("keda", "Update", "scale")), True, True, id="from-keda"),
+        pytest.param(
+            live(5, entry("kubectl", "Update", "scale")), True, False, id="kubectl-scale-is-a-hand"
+        ),
     ],
 )
 def test_replicas_are_taken_back_from_our_own_autoscaler_only(
