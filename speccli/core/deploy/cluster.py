@@ -6,7 +6,7 @@ that is killed anywhere leaves what serves alone, and the same command completes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,12 @@ from speccli.core.deploy.asked import Asked, Prepared, Reporter
 from speccli.core.deploy.prepare import now, offline, prepare, read_record
 from speccli.core.errors import ExitCode, SpecctlError
 from speccli.core.kube import apply, record
-from speccli.core.kube.errors import Denied
+from speccli.core.kube.errors import Conflict, Denied
 from speccli.core.kube.proof import Ask, prove
 from speccli.core.kube.proven import Proof, ServerProof, Wanted
-from speccli.core.kube.record import Record, State
+from speccli.core.kube.record import Record, Revision, State
 from speccli.core.kube.rollout import Ended, Watched, watch
-from speccli.core.manifests.names import PORT
+from speccli.core.manifests.names import CONFIG_HASH, PORT
 
 if TYPE_CHECKING:
     from speccli.core.kube.client import Cluster
@@ -162,6 +162,7 @@ def _await(
         if ended.end == "failed":
             told = _write(cluster, prepared.namespace, told, "failed")
         return Outcome(prepared, told, ended, crash=crash, pruned=tuple(pruned))
+    _see_applied(cluster, prepared, told)
     reporter.say("every pod is ready; asking whether it speculates")
     units = [pool.unit for pool in prepared.pools]
     proof = prove_pools(patient(), prepared.namespace, units, ended)
@@ -175,12 +176,29 @@ def _await(
 
 
 def _write_intent(cluster: Cluster, prepared: Prepared) -> Record:
-    """The record before anything else: what is half done can be told, and completed."""
-    told = prepared.record
+    """The record before anything else: what is half done can be told, and completed.
+
+    Raises:
+        SpecctlError: somebody else has deployed since it was looked at.
+    """
+    told, place = prepared.record, prepared.namespace
+    value = cluster.get("v1", "ConfigMap", record.name_of(told.name), place)
+    there = None if value is None else record.from_object(value)
+    before = told.current if prepared.known else next(iter(told.previous), None)
+    if there is not None and (before is None or _begun(there.current) != _begun(before)):
+        raise _other(there, told)
     if prepared.known and (told.current.state == "applying" or not prepared.changes):
         return told
     told = told.with_current(state="applying")
-    cluster.apply(record.as_object(told, prepared.namespace))
+    intent = record.as_object(told, place)
+    if version := ((value or {}).get("metadata") or {}).get("resourceVersion"):
+        intent["metadata"]["resourceVersion"] = version
+    try:
+        cluster.apply(intent, force=True)
+    except Conflict:  # forced, so it is the version: it has changed since
+        _see_ours(cluster, place, told)
+        raise
+    _see_ours(cluster, place, told)  # nothing guards a record that was not there yet
     return told
 
 
@@ -196,21 +214,58 @@ def _write(
     Raises:
         SpecctlError: somebody has.
     """
-    there = read_record(cluster, namespace, told.name)
-    if there is not None and _begun(there) != _begun(told):
-        raise SpecctlError(
-            f"{there.current.by} deployed revision {there.current.number} of {told.name} at "
-            f"{there.current.at}, while revision {told.current.number} was under way",
-            hint=f"specctl status {told.name}",
-        )
+    _see_ours(cluster, namespace, told)
     told = told.with_current(state=state, ended=now(), proof=proof or told.current.proof)
-    cluster.apply(record.as_object(told, namespace))
+    cluster.apply(record.as_object(told, namespace), force=True)
     return told
 
 
-def _begun(told: Record) -> tuple[object, ...]:
+def _see_ours(cluster: Cluster, namespace: str, told: Record) -> None:
+    """See that nobody else has deployed meanwhile.
+
+    Raises:
+        SpecctlError: somebody has.
+    """
+    there = read_record(cluster, namespace, told.name)
+    if there is not None and _begun(there.current) != _begun(told.current):
+        raise _other(there, told)
+
+
+def _other(there: Record, told: Record) -> SpecctlError:
+    return SpecctlError(
+        f"{there.current.by} deployed revision {there.current.number} of {told.name} at "
+        f"{there.current.at}, while revision {told.current.number} was under way",
+        hint=f"specctl status {told.name}",
+    )
+
+
+def _see_applied(cluster: Cluster, prepared: Prepared, told: Record) -> None:
+    """See that what is about to be proven is what was applied.
+
+    Raises:
+        SpecctlError: somebody has deployed, or changed a Deployment, meanwhile.
+    """
+    _see_ours(cluster, prepared.namespace, told)
+    for step in prepared.steps:
+        ref = step.ref
+        if ref.kind != "Deployment":
+            continue
+        live = cluster.get(ref.api_version, ref.kind, ref.name, ref.namespace)
+        if _config_hash(live) != _config_hash(step.wanted):
+            raise SpecctlError(
+                f"{ref} is not as revision {told.current.number} has it: somebody changed it "
+                "while it was rolled out",
+                hint=f"specctl status {told.name}, then do the same again",
+            )
+
+
+def _config_hash(deployment: Mapping[str, Any] | None) -> object:
+    template = ((deployment or {}).get("spec") or {}).get("template") or {}
+    return ((template.get("metadata") or {}).get("annotations") or {}).get(CONFIG_HASH)
+
+
+def _begun(current: Revision) -> tuple[object, ...]:
     """What tells one attempt from another."""
-    current = told.current
     return current.number, current.at, current.by, current.hash, current.objects_hash
 
 

@@ -305,6 +305,63 @@ def test_another_who_deploys_meanwhile_is_named(fake: FakeCluster, heard: Heard)
         deploy(fake, Other(), asked())
 
 
+def taken_by_another(fake: FakeCluster) -> None:
+    """Somebody else writes an intent of theirs."""
+    other = fake.objects["ConfigMap", "chat-specctl"]
+    told = json.loads(other["data"]["record.json"]) | {"by": "ops@bastion", "at": "later"}
+    other["data"]["record.json"] = json.dumps(told)
+    other["metadata"]["resourceVersion"] = "of another"
+
+
+@pytest.mark.parametrize("when", ["before-the-intent", "at-the-intent", "after-the-intent"])
+def test_of_two_who_deploy_at_once_one_applies_nothing(
+    fake: FakeCluster, heard: Heard, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(fake, heard, asked())
+    fake.calls.clear()
+    apply = fake.apply
+
+    def applied(obj: Any, dry_run: bool = False, **more: Any) -> Any:
+        intent = obj["metadata"]["name"] == "chat-specctl" and not dry_run
+        if intent and when == "at-the-intent":
+            taken_by_another(fake)
+        done = apply(obj, dry_run, **more)
+        tried = dry_run and obj["kind"] == "Deployment"
+        if (intent and when == "after-the-intent") or (tried and when == "before-the-intent"):
+            taken_by_another(fake)
+        return done
+
+    monkeypatch.setattr(fake, "apply", applied)
+    with pytest.raises(SpecctlError, match="ops@bastion deployed revision"):
+        deploy(fake, heard, asked("draft.K=4"))
+    assert [call for call in fake.calls if "ConfigMap" not in call] == []
+
+
+def test_what_runs_is_compared_before_it_is_called_proven(fake: FakeCluster) -> None:
+    class Other(Heard):
+        def progress(self, now: Progress) -> None:
+            live = fake.objects["Deployment", "chat"]["spec"]["template"]
+            live["metadata"]["annotations"]["specctl.dev/config-hash"] = "another"
+
+    with pytest.raises(SpecctlError, match="Deployment chat is not as revision 1 has it"):
+        deploy(fake, Other(), asked())
+    assert not record(fake).current.proven
+
+
+def test_the_record_is_specctls_own_and_taken_back(
+    fake: FakeCluster, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply = fake.apply
+
+    def applied(obj: Any, dry_run: bool = False, force: bool = False, **more: Any) -> Any:
+        if obj["kind"] == "ConfigMap" and not force:
+            raise Conflict("cannot apply", clashes=[Clash("kubectl-edit", ".data")])
+        return apply(obj, dry_run, force, **more)
+
+    monkeypatch.setattr(fake, "apply", applied)
+    assert deploy(fake, heard, asked()).exit_code is ExitCode.OK
+
+
 def test_rollback_accepts_what_was_accepted_then(fake: FakeCluster, heard: Heard) -> None:
     broken = ("hardware.count=1", "serving.tensor_parallel=1", "target.quantization=bf16")
     deploy(fake, heard, asked(*broken, accept=("PLAN_MEMORY",)))
