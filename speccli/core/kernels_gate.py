@@ -1,7 +1,7 @@
 """What is remembered of kernel checks, and whether that is enough to let traffic in.
 
-A result is kept for each GPU: in a cluster as a ConfigMap beside what is deployed, on a machine in
-the state folder. It stands for an image, a driver and a GPU, and it ages.
+A result is kept for each GPU and image: in a cluster as a ConfigMap beside what is deployed, on a
+machine in the state folder. It stands for an image, a driver and a GPU, and it ages.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -28,7 +28,7 @@ _FOLDER = "kernels"
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The latest result of one GPU."""
+    """The latest result of one GPU with one image."""
 
     at: str
     """When the run began, RFC 3339."""
@@ -92,18 +92,50 @@ class Answer:
 
 
 def fresh_pass(results: Iterable[Kept], wanted: Wanted, now: datetime) -> Answer:
-    """Whether what is remembered has a pass of this image, driver and GPU that is new enough."""
+    """Whether what is remembered has a pass of this image, driver and GPU that is new enough.
+
+    A node that is named has none while the latest result of one of its GPUs is a failure: pods may
+    be given that GPU, whatever another one of the node passed.
+    """
     known = sorted(results, key=lambda kept: datetime.fromisoformat(kept.at), reverse=True)
-    judged = [(kept, _against(kept, wanted, now)) for kept in known]
+    judged = [(kept, _against(kept, wanted, now)) for kept in _latest(known, wanted.image)]
     passes = tuple(kept for kept, why in judged if why is None)
     if wanted.nodes is None:
         return Answer(passes, () if passes else (_nearest(judged, wanted),))
     lacks = []
     for node in sorted(wanted.nodes):
         here = [(kept, why) for kept, why in judged if kept.node == node]
-        if not any(why is None for _, why in here):
+        wrong = [kept for kept, _ in here if _is_wrong(kept, wanted)]
+        if wrong:
+            lacks += [f"{node}: {_failure(kept)} (at {kept.at})" for kept in wrong]
+        elif not any(why is None for _, why in here):
             lacks.append(f"{node}: {_nearest(here, wanted)}")
     return Answer(tuple(kept for kept in passes if kept.node in wanted.nodes), tuple(lacks))
+
+
+def _latest(known: Iterable[Kept], image: str | None) -> Iterator[Kept]:
+    """The newest result of each GPU with this image, of those of other images all. Newest first."""
+    seen = set()
+    for kept in known:
+        gpu = _gpu(kept)
+        if same_image(kept, image):
+            if gpu in seen:
+                continue
+            seen.add(gpu)
+        yield kept
+
+
+def _is_wrong(kept: Kept, wanted: Wanted) -> bool:
+    """Whether a GPU is known to give wrong results with this image and driver."""
+    driver = wanted.driver or wanted.drivers.get(kept.node or "")
+    same = same_image(kept, wanted.image) and driver in {None, kept.driver}
+    return same and kept.exit == ExitCode.CRITICAL
+
+
+def _failure(kept: Kept) -> str:
+    worst = kept.findings[0] if kept.findings else {}
+    gpu = kept.gpu_uuid or "an unknown GPU"
+    return f"they failed on {gpu}: {worst.get('code', 'nothing could be looked at')}"
 
 
 def _nearest(judged: list[tuple[Kept, str | None]], wanted: Wanted) -> str:
@@ -129,8 +161,7 @@ def _against(kept: Kept, wanted: Wanted, now: datetime) -> str | None:
     if driver is not None and kept.driver != driver:
         return f"they were checked with driver {kept.driver or 'unknown'}, now it is {driver}"
     if not kept.passed:
-        worst = kept.findings[0] if kept.findings else {}
-        return f"they failed on {gpu}: {worst.get('code', 'nothing could be looked at')}"
+        return _failure(kept)
     if not kept.whole:
         return f"only some checks were run on {gpu}"
     age = now - datetime.fromisoformat(kept.at)
@@ -197,9 +228,14 @@ def from_text(text: str) -> Kept | None:
         return None
 
 
+def _gpu(kept: Kept) -> str:
+    """Its UUID, or where it is."""
+    return kept.gpu_uuid or f"{kept.node} {kept.gpu}"
+
+
 def _key(kept: Kept) -> str:
-    """Of a GPU: its UUID, or where it is."""
-    told = kept.gpu_uuid or f"{kept.node} {kept.gpu}"
+    """Of a GPU with an image: another image's result says nothing of this one."""
+    told = f"{_gpu(kept)} {kept.image_digest or kept.image}"
     return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
@@ -231,48 +267,6 @@ def kept_in_cluster(cluster: Cluster, namespace: str | None = None) -> tuple[Kep
     found = cluster.list("v1", "ConfigMap", namespace, labels={LABEL: "true"})
     read = [from_text(str((each.get("data") or {}).get(_FILE, ""))) for each in found]
     return tuple(kept for kept in read if kept is not None)
-
-
-def fresh_in_cluster(
-    cluster: Cluster,
-    image: str,
-    *,
-    max_age_s: float,
-    now: datetime,
-    nodes: Collection[str] | None = None,
-) -> Answer:
-    """Ask a namespace for a fresh pass of an image; a node whose driver changed since has none.
-
-    Args:
-        cluster: Its namespace is asked.
-        image: As it will be deployed.
-        max_age_s: How old a pass may be.
-        now: With a time zone.
-        nodes: Each of them needs one; None: one is enough, wherever.
-
-    Raises:
-        ClusterError: what is remembered may not be read.
-    """
-    results = kept_in_cluster(cluster)
-    there = nodes if nodes is not None else {kept.node for kept in results if kept.node}
-    drivers = {node: found for node in there if (found := _driver(cluster, node))}
-    wanted = Wanted(image, drivers=drivers, nodes=nodes, max_age_s=max_age_s)
-    return fresh_pass(results, wanted, now)
-
-
-def _driver(cluster: Cluster, node: str) -> str | None:
-    """The driver as GPU feature discovery labels a node with it; None where nobody tells."""
-    from speccli.core.kube.errors import Denied
-
-    try:
-        found = cluster.get("v1", "Node", node)
-    except Denied:
-        return None
-    labels = ((found or {}).get("metadata") or {}).get("labels") or {}
-    if whole := labels.get("nvidia.com/cuda.driver-version.full"):
-        return str(whole)
-    parts = [labels.get(f"nvidia.com/cuda.driver.{part}") for part in ("major", "minor", "rev")]
-    return ".".join(str(part) for part in parts if part) or None
 
 
 def keep_here(state: Path, kept: Kept) -> Path:

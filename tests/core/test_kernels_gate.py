@@ -90,24 +90,27 @@ def test_a_newer_failure_does_not_hide_behind_an_older_pass_of_another_gpu() -> 
     assert not fresh_pass(results, Wanted(IMAGE, nodes={"a", "b"}), NOW).ok
 
 
-def test_a_driver_that_changed_on_the_node_since_makes_a_pass_stale() -> None:
-    class Nodes:
-        def list(self, *_: object, **__: object) -> list[dict[str, Any]]:
-            data = {"result.json": kernels_gate.to_text(kept())}
-            return [{"data": data}, {"data": {}}]
+def test_a_gpu_that_is_known_to_be_wrong_keeps_its_node_out() -> None:
+    """Pods may be given it, whatever another GPU of the node passed, and when."""
+    wrong = kept(gpu_uuid="GPU-2", exit=2, findings=({"code": "KERNEL_WRONG"},))
+    here = Wanted(IMAGE, nodes={"a"}, drivers={"a": "580.1"})
+    for at in (NOW - timedelta(hours=150), NOW):
+        answer = fresh_pass([kept(at=at.isoformat()), wrong], here, NOW)
+        assert len(answer.lacks) == 1
+        assert "a: they failed on GPU-2: KERNEL_WRONG" in answer.lacks[0]
+    later = replace(wrong, exit=0, at=NOW.isoformat())
+    assert fresh_pass([kept(), wrong, later], here, NOW).ok, "it passed since"
+    for other in ({"driver": "570.1"}, {"image": "x", "image_digest": "sha256:0"}, {"exit": 3}):
+        assert fresh_pass([kept(), replace(wrong, **other)], here, NOW).ok, other  # type: ignore[arg-type]
 
-        def get(self, _api: str, _kind: str, name: str) -> dict[str, Any]:
-            return {"metadata": {"labels": labels}}
 
-    cluster: Any = Nodes()
-    for labels, ok in (
-        ({}, True),
-        ({"nvidia.com/cuda.driver-version.full": "580.1"}, True),
-        ({"nvidia.com/cuda.driver-version.full": "590.2"}, False),
-        ({"nvidia.com/cuda.driver.major": "580", "nvidia.com/cuda.driver.minor": "2"}, False),
-    ):
-        answer = kernels_gate.fresh_in_cluster(cluster, IMAGE, max_age_s=86400, now=NOW)
-        assert answer.ok is ok, labels
+def test_results_of_two_images_are_kept_side_by_side(tmp_path: Path) -> None:
+    other = kept(image="engine:2", image_digest="sha256:" + "cd" * 32, exit=2)
+    for one in (kept(), other):
+        kernels_gate.keep_here(tmp_path, one)
+    assert fresh_pass(kernels_gate.kept_here(tmp_path), Wanted(IMAGE, nodes={"a"}), NOW).ok
+    answer = fresh_pass(kernels_gate.kept_here(tmp_path), Wanted("engine:2", nodes={"a"}), NOW)
+    assert not answer.ok
 
 
 def test_it_is_written_down_and_read_back(tmp_path: Path) -> None:

@@ -121,7 +121,9 @@ def _kernel_verdicts(state: Path, asked: Asked) -> Iterator[Verdict]:
     from speccli.core.deploy.kernels import lacking
     from speccli.core.kernels_gate import kept_here
 
-    yield from lacking(kept_here(state), None, None, asked.kernels_max_age_s, datetime.now(UTC))
+    yield from lacking(
+        kept_here(state), None, None, asked.kernels_max_age_s, datetime.now(UTC), here=True
+    )
 
 
 def _next(

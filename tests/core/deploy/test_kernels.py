@@ -69,6 +69,18 @@ def test_a_driver_that_no_label_tells_is_not_held_against_it() -> None:
     assert lacks(PASS, nodes=(Node("a", "H100", 8, 0),)) == []
 
 
-def test_where_nodes_are_not_known_one_pass_is_enough() -> None:
-    assert lacks(PASS, nodes=None) == []
-    assert len(lacks(nodes=None)) == 1
+def test_where_nodes_are_not_known_one_pass_is_enough_and_that_is_told() -> None:
+    (told,) = lacking([PASS], "vllm:1", None, WEEK_S, NOW)
+    assert told.severity == "unknown"
+    assert told.evidence == "they passed on a; where pods may be put is not known"
+    (missing,) = lacking([], "vllm:1", None, WEEK_S, NOW)
+    assert missing.severity == "critical"
+
+
+def test_nodes_that_are_not_there_yet_have_no_pass() -> None:
+    (found,) = lacking([PASS], "vllm:1", (), WEEK_S, NOW)
+    assert found.severity == "critical"
+
+
+def test_on_this_machine_a_pass_is_of_where_it_runs() -> None:
+    assert not list(lacking([PASS], None, None, WEEK_S, NOW, here=True))
