@@ -130,7 +130,9 @@ def schedule_table(found: Schedule) -> RenderableType:
     parts: list[RenderableType] = [head, table, Text()]
     parts += [Text(_change_words(change)) for change in found.changes]
     if not found.k:
-        parts.append(Text("no K is faster than none at any batch: serve without a draft", "yellow"))
+        parts.append(
+            Text("no K was over 3 % faster than none at any batch: serve without", "yellow")
+        )
     elif not found.needed:
         parts.append(Text(f"one K for all of them: {found.k}"))
     return Group(*parts, *_notes(found.notes))

@@ -14,6 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from speccli.core.bench import pairing
+from speccli.core.bench.bootstrap import ALPHA
 from speccli.core.bench.compare import baseline_of, mean_rate, ratio
 from speccli.core.bench.results import Arm, Result, Row, Statistic
 from speccli.core.engines.vllm_speculative import (
@@ -115,7 +116,7 @@ def schedule(
     """
     sweep = _sweep(result, baseline, method)
     _refuse(result, list(sweep.values()), data_parallel)
-    rows = [row for row in result.rows if row.usable and row.batch is not None]
+    rows = _shared(result.rows, sweep)
     logs = _logs(rows, sweep)
     batches = sorted(logs)
     if len(batches) < 2:
@@ -123,7 +124,7 @@ def schedule(
             "K by batch size needs two batches at which every K was measured",
             hint="bench run --batches 1,8,32,64,128 for each K",
         )
-    chosen = _choose(batches, logs)
+    chosen, unsure = _choose(batches, logs, rows, sweep)
     changes = tuple(_changes(batches, logs, chosen, rows, sweep))
     ranges = _ranges(changes, chosen[batches[0]], max(max_num_seqs or 0, batches[-1]))
     first = next(arm for arm in result.arms if arm.name == sweep[max(sweep)])
@@ -142,7 +143,7 @@ def schedule(
         ),
         changes=changes,
         lookup=_checked(ranges, changes),
-        notes=tuple(_notes(batches, logs, chosen, sweep)),
+        notes=(*unsure, *_notes(batches, logs, chosen, sweep)),
         arms=sweep,
     )
 
@@ -218,6 +219,16 @@ def _data_parallel(arm: Arm) -> int:
     return told if isinstance(told, int) else 1
 
 
+def _shared(rows: Sequence[Row], sweep: dict[int, str]) -> list[Row]:
+    """Of each batch the datasets and repeats that every K has: K's are compared on the same."""
+    there: dict[tuple[int, str, int], dict[str, Row]] = {}
+    for row in rows:
+        if row.usable and row.batch is not None and row.output_tokens_per_s.value:
+            there.setdefault((row.batch, row.dataset, row.repeat), {})[row.arm] = row
+    names = set(sweep.values())
+    return [row for cell in there.values() if names <= set(cell) for row in cell.values()]
+
+
 def _logs(rows: Sequence[Row], sweep: dict[int, str]) -> dict[int, dict[int, float]]:
     """By batch, then K: log of the rate over the first K's, where all were measured; 0 for it."""
     reference, *others = sweep.items()
@@ -234,18 +245,64 @@ def _logs(rows: Sequence[Row], sweep: dict[int, str]) -> dict[int, dict[int, flo
     }
 
 
-def _choose(batches: Sequence[int], logs: dict[int, dict[int, float]]) -> dict[int, int]:
-    """K at each measured batch: the best at the smallest, then lower only where it pays."""
-    first = logs[batches[0]]
-    now = max(first, key=lambda k: first[k])
-    chosen = {}
-    for batch in batches:
+def _choose(
+    batches: Sequence[int],
+    logs: dict[int, dict[int, float]],
+    rows: Sequence[Row],
+    sweep: dict[int, str],
+) -> tuple[dict[int, int], list[str]]:
+    """K at each measured batch, lower only where it surely pays; and where that is not sure."""
+    now, begin = _first(batches, logs)
+    chosen, unsure = {}, []
+    for i, batch in enumerate(batches):
         here = logs[batch]
         best = max((k for k in here if k <= now), key=lambda k: here[k])
         if here[best] - here[now] > math.log1p(GAIN):
-            now = best
+            width = _width(rows, sweep[now], sweep[best], batch)
+            if i < begin:
+                unsure.append(
+                    f"at batch {batch} K = {best} was "
+                    f"{100 * math.expm1(here[best] - here[now]):.0f} % faster than {now}; K is not "
+                    "raised again, and a larger one pays later"
+                )
+            elif width is not None and here[best] - here[now] - width > math.log1p(GAIN):
+                now = best
+            else:
+                why = "measured once" if width is None else "its interval does not clear 3 %"
+                unsure.append(
+                    f"at batch {batch} K = {best} was "
+                    f"{100 * math.expm1(here[best] - here[now]):.0f} % faster than {now}, {why}: "
+                    "K is not changed there (more --repeats would tell)"
+                )
         chosen[batch] = now
-    return chosen
+    return chosen, unsure
+
+
+def _first(batches: Sequence[int], logs: dict[int, dict[int, float]]) -> tuple[int, int]:
+    """The K to begin with, and the place of the batch that decides it.
+
+    The largest of those about as fast as the fastest at the smallest batch: a smaller one would
+    keep it from all others. Where that is none, but a K leads later, it is that one. 0 where none
+    leads anywhere.
+    """
+    for place, batch in enumerate(batches):
+        most = max(logs[batch].values())
+        first = max(k for k, log in logs[batch].items() if most - log <= math.log1p(GAIN))
+        if first and logs[batch][first] - logs[batch].get(0, -math.inf) > math.log1p(GAIN):
+            return first, place
+    return 0, 0
+
+
+def _width(rows: Sequence[Row], one: str, other: str, batch: int) -> float | None:
+    """Half of the interval of the log of other / one, mean of the datasets."""
+    found, _ = pairing.pairs(rows, one, [other])
+    widths = [
+        contrast.width(ALPHA) if contrast is not None else None
+        for pair, contrast in zip(found, pairing.contrasts(found, pairing.RATE), strict=True)
+        if pair.load[0] == batch
+    ]
+    known = [width for width in widths if width is not None]
+    return math.hypot(*known) / len(known) if known and len(known) == len(widths) else None
 
 
 def _changes(
@@ -326,8 +383,8 @@ def _notes(
     notes = []
     for batch in batches:
         best = max(logs[batch], key=lambda k: logs[batch][k])
-        if best > chosen[batch]:
-            lead = math.expm1(logs[batch][best] - logs[batch][chosen[batch]])
+        lead = math.expm1(logs[batch][best] - logs[batch][chosen[batch]])
+        if lead > GAIN and best > chosen[batch]:
             notes.append(
                 f"at batch {batch} K = {best} was {100 * lead:.0f} % faster; K is not raised again"
             )

@@ -237,7 +237,7 @@ def _schedule(report: Report) -> Section | None:
     elif found.k:
         blocks.insert(0, f"One K for every batch that was measured: {found.k}.")
     else:
-        blocks.insert(0, "No K was faster than none at any batch: serve without a draft.")
+        blocks.insert(0, "No K was over 3 % faster than none at any batch: serve without.")
     return Section("schedule", "K by batch size", report.kind, (*blocks, *found.notes))
 
 

@@ -9,6 +9,7 @@ from speccli.core.bench.results import Result
 from speccli.core.bench.schedule import schedule
 from speccli.core.engines.vllm_speculative import schedule_problems
 from speccli.core.errors import UsageError
+from speccli.core.values import Number
 from tests.support.benches import PLAIN, Noise, Planted, bench, sweep
 
 QUIET = Noise(run=0.002, drift=0.01, prompt=0.02, request=0.01)
@@ -136,3 +137,61 @@ def test_what_is_no_sweep_says_so() -> None:
     same = replace(alike, arms=tuple(replace(a, draft="head") for a in alike.arms))
     with pytest.raises(UsageError, match="both have K = 3"):
         schedule(same)
+
+
+def test_a_tie_at_the_smallest_batch_does_not_hide_the_k_that_leads() -> None:
+    tied = {3: {1: 0.995, 8: 1.7, 32: 1.4}}
+    found = schedule(sweep(tied, batches=(1, 8, 32), prompts=30, noise=QUIET))
+    assert found.rows == ((1, 32, 3),)
+    behind = {3: {1: 0.8, 8: 1.7, 32: 0.7}}
+    found = schedule(sweep(behind, batches=(1, 8, 32), prompts=30, noise=QUIET))
+    assert [k for _, _, k in found.rows] == [3, 0]
+    assert any("at batch 1 K = 0 was 2" in note for note in found.notes)
+
+
+def test_k_changes_only_where_the_interval_says_so() -> None:
+    once = schedule(falling(repeats=1))
+    assert not once.needed
+    assert any("measured once: K is not changed" in note for note in once.notes)
+    noisy = sweep(
+        {3: {1: 1.5, 8: 1.2}, 1: {1: 1.4, 8: 1.32}},
+        batches=(1, 8),
+        prompts=30,
+        noise=replace(QUIET, run=0.1),
+        seed=4,
+    )
+    assert schedule(noisy).rows == ((1, 8, 3),)
+
+
+def test_ks_are_compared_on_what_all_of_them_have() -> None:
+    result = sweep(
+        {3: {1: 1.5, 8: 1.4}, 1: {1: 1.4, 8: 1.3}},
+        batches=(1, 8),
+        datasets=("sharegpt", "humaneval"),
+        prompts=30,
+        noise=QUIET,
+    )
+    # Without a draft one dataset is far off, and one K was never measured there.
+    odd = replace(
+        result,
+        rows=tuple(
+            replace(r, output_tokens_per_s=Number.known(9e5, n=1))
+            if (r.arm, r.dataset) == ("none", "sharegpt")
+            else r
+            for r in result.rows
+            if (r.arm, r.dataset) != ("eagle3-k1", "sharegpt")
+        ),
+    )
+    assert schedule(odd).rows == ((1, 8, 3),)
+
+
+def test_ks_that_share_no_repeat_are_no_sweep() -> None:
+    result = sweep({3: {1: 1.5, 8: 1.2}, 1: {1: 1.3, 8: 1.4}}, batches=(1, 8), prompts=20)
+    apart = replace(
+        result,
+        rows=tuple(
+            r for r in result.rows if (r.repeat == 0) == (r.arm == "eagle3-k1") or r.arm == "none"
+        ),
+    )
+    with pytest.raises(UsageError, match="needs two batches at which every K"):
+        schedule(apart)
