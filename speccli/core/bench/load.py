@@ -126,6 +126,9 @@ class _Run:
         self._over = asyncio.Event()
         """Nothing more is to be sent."""
         self._cpu = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._cpu_in_time: float | None = None
+        """CPU time until the seconds of the row were over."""
 
     # ---- which request is what ----
 
@@ -150,6 +153,16 @@ class _Run:
         self._out.opened = now
         self._cpu = time.process_time()
         self._out.lags.clear()
+        if self._shape.seconds is not None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._shape.seconds, self._time_up)
+
+    def _time_up(self) -> None:
+        """The seconds of the row are over; where nothing is in flight, no answer will say so."""
+        self._cpu_in_time = time.process_time() - self._cpu
+        if not self._pending:
+            self._close(perf_counter())
+            self._over.set()
 
     def _close(self, now: float) -> None:
         if not self._out.closed:
@@ -246,16 +259,20 @@ class _Run:
         while True:
             due = perf_counter() + _TICK_S
             await asyncio.sleep(_TICK_S)
-            if self._out.opened and not self._out.closed:
+            within = self._out.opened and not self._out.closed and self._cpu_in_time is None
+            if within:
                 self._out.lags.append(max(0.0, perf_counter() - due))
 
     def finished(self) -> Outcome:
         """The outcome, its window closed."""
         out = self._out
+        if self._timer is not None:
+            self._timer.cancel()
         if out.opened and not out.closed:
             self._close(max((a.end for a in out.measured if a.ok), default=perf_counter()))
         if out.opened and self._shape.seconds is not None and self._shape.window == "steady":
             out.closed = min(out.closed, out.opened + self._shape.seconds)
+            out.cpu_s = out.cpu_s if self._cpu_in_time is None else self._cpu_in_time
         if out.opened and self._shape.window == "whole":
             out.closed = max((a.end for a in out.measured if a.ok), default=out.closed)
         return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from array import array
 from time import perf_counter
 
@@ -139,3 +140,29 @@ async def test_no_request_outlives_an_interruption() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert server.flying == 0
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+async def test_an_open_loop_of_so_many_seconds_ends_where_nothing_is_in_flight(seed: int) -> None:
+    async with asyncio.timeout(5):
+        outcome = await put(
+            Clock(), concurrency=None, rate=3.0, warmup=1, requests=None, seconds=0.5, seed=seed
+        )
+    assert outcome.measured
+    assert outcome.seconds == pytest.approx(0.5, abs=0.05)
+
+
+async def test_what_the_client_does_after_the_window_is_not_its_cost_in_it() -> None:
+    class Busy(Clock):
+        async def send(self, ask: Ask, due: float | None) -> Answer:
+            answer = await super().send(ask, due)
+            if int(ask.prompt) >= 4:
+                await asyncio.sleep(0.3)  # past the window
+                until = time.process_time() + 0.2
+                while time.process_time() < until:
+                    pass
+            return answer
+
+    outcome = await put(Busy(), concurrency=2, requests=None, seconds=0.2)
+    assert outcome.seconds == pytest.approx(0.2, abs=0.02)
+    assert outcome.cpu_s < 0.15
