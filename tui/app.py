@@ -34,7 +34,7 @@ from speccli.core.views.journal import Journal
 from speccli.core.views.state import Finding, UiState, next_window
 from tui import bindings
 from tui.messages import SnapshotReady, SourceTrouble
-from tui.outside import Later, hung_up, targets_of
+from tui.outside import Later, hung_up, leave_once_hung_up, targets_of
 from tui.palette import Palette, palette_for
 from tui.screens.page import PageScreen
 from tui.screens.top import TopScreen
@@ -130,6 +130,8 @@ class TopApp(StoppableApp):
             await self.poller.source.aclose()
 
     def _end(self, code: int) -> None:
+        if not self.is_headless:
+            leave_once_hung_up(code)
         self.exit(return_code=code)
 
     @property

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from speccli.core.poll import Poller
+
+_LOOK_S = 1.0
+_GRACE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,21 @@ def hung_up() -> bool:
     except OSError:
         return True
     return False
+
+
+def leave_once_hung_up(code: int) -> None:
+    """End the process if its terminal goes away while it is being given back.
+
+    What is written to it then is never taken, and the screen would wait for that for ever.
+    """
+
+    def watch() -> None:
+        while not hung_up():
+            time.sleep(_LOOK_S)
+        time.sleep(_GRACE_S)  # the usual way out may be the quicker one, and ends what was started
+        os._exit(code)
+
+    threading.Thread(target=watch, name="specctl-leave", daemon=True).start()
 
 
 def targets_of(poller: Poller | None) -> Sequence[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import shutil
 import subprocess
 import sys
@@ -211,3 +213,26 @@ def test_no_terminal_is_said_in_one_line(fleet: list[str]) -> None:
     assert done.stdout == ""
     assert "top needs a terminal" in done.stderr
     assert "--once" in done.stderr
+
+
+@pytest.mark.parametrize("gap_s", [0.0, 0.02, 0.05, 0.1])
+def test_a_terminal_that_goes_while_it_is_given_back_leaves_nothing_running(
+    fleet: list[str], gap_s: float
+) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "speccli", "top", "-e", fleet[0]]
+    screen = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    )
+    os.close(theirs)
+    seen = b""
+    while b"queue wait" not in seen:
+        seen += os.read(ours, 1 << 16)
+    screen.terminate()
+    time.sleep(gap_s)
+    os.close(ours)
+    try:
+        screen.wait(30)
+    finally:
+        screen.kill()
+        screen.wait()
