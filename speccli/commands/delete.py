@@ -64,7 +64,7 @@ def command(
     _show(asked)
     _ask(f"delete {name} from namespace {asked.namespace} of {cluster.context}", yes)
     delete(cluster, asked, wait_s=limit if wait else None, say=diagnostics.say)
-    diagnostics.say(_left(asked))
+    diagnostics.say(_left(asked, wait=wait))
 
 
 def _show(asked: Deletion) -> None:
@@ -73,10 +73,12 @@ def _show(asked: Deletion) -> None:
         diagnostics.say(f"stays: {', '.join(map(str, asked.stays))}")
 
 
-def _left(asked: Deletion) -> str:
-    if not asked.stays:
-        return f"{asked.name} is gone, and nothing of it is left"
-    return f"{asked.name} is gone; left: {', '.join(map(str, asked.stays))} (--purge removes it)"
+def _left(asked: Deletion, *, wait: bool) -> str:
+    gone = "is gone" if wait else "goes: its pods finish what they have"
+    if asked.stays:
+        stays = ", ".join(map(str, asked.stays))
+        return f"{asked.name} {gone}; left: {stays} (--purge removes it)"
+    return f"{asked.name} {gone}" + (", and nothing of it is left" if wait else "")
 
 
 def _ask(what: str, yes: bool) -> None:

@@ -118,7 +118,7 @@ def run(connect: Connect, asked: Asked, output_format: output.Format) -> int:
     from speccli.core.deploy.cluster import deploy
     from speccli.core.views import deploy as view
 
-    with going_on("what was applied stays, and goes on; the same command completes it"):
+    with interrupted("nothing was applied"):
         outcome = deploy(connect, asked, Told())
     diagnostics.settle()
 
@@ -154,7 +154,7 @@ def run_local(asked: Asked, output_format: output.Format) -> int:
     from speccli.core.deploy.local import deploy
     from speccli.core.views import deploy as view
 
-    with going_on("the engine goes on: specctl status NAME, specctl delete NAME"):
+    with interrupted("nothing is waited for any more: specctl list"):
         outcome = deploy(state(), asked, diagnostics.say)
 
     def table() -> RenderableType:
@@ -167,11 +167,11 @@ def run_local(asked: Asked, output_format: output.Format) -> int:
 
 
 @contextmanager
-def going_on(words: str) -> Iterator[None]:
-    """What is said where somebody stops waiting."""
+def interrupted(otherwise: str) -> Iterator[None]:
+    """Where somebody stops waiting, say what goes on: as the exception notes it, or `otherwise`."""
     try:
         yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         diagnostics.settle()
-        diagnostics.say(words)
+        diagnostics.say("; ".join(getattr(stopped, "__notes__", ())) or otherwise)
         raise

@@ -36,7 +36,8 @@ def command(
 ) -> None:
     """List what is deployed, on a cluster and on this machine.
 
-    Without --to and without a kubeconfig it lists this machine's alone.
+    Without --to and without a kubeconfig it lists this machine's alone. Where the cluster does not
+    answer it lists this machine's too, and exits 3.
     """
     from speccli.core.deploy.look import listing
     from speccli.core.views import deploy as view
@@ -59,3 +60,5 @@ def command(
         return list_table(found.deployments)
 
     output.emit(lambda: view.listed(found.deployments), table, output_format)
+    if found.exit_code:
+        raise typer.Exit(int(found.exit_code))

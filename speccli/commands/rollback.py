@@ -42,6 +42,10 @@ def command(
             show_default="each pod's start-up budget, one after the other",
         ),
     ] = None,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CODE", help="A critical finding that keeps nothing out; repeat."),
+    ] = None,
     force_conflicts: Annotated[
         bool, typer.Option("--force-conflicts", help="Take fields over that others have set.")
     ] = False,
@@ -63,10 +67,12 @@ def command(
         from speccli.core.deploy.place import place
 
         asked = restored_here(place(state(), name), to_revision)
+        asked = replace(asked, accept=(*asked.accept, *(accept or ())))
         raise typer.Exit(run_local(replace(asked, wait=wait, timeout_s=limit), output_format))
     from speccli.core.deploy.remove import restored
 
     connect = connector(kubeconfig, context, namespace)
     asked = restored(connect(None), namespace, name, to_revision)
+    asked = replace(asked, accept=(*asked.accept, *(accept or ())))
     asked = replace(asked, wait=wait, timeout_s=limit, force=force_conflicts)
     raise typer.Exit(run(connect, asked, output_format))

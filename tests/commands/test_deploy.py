@@ -62,3 +62,33 @@ def test_a_list_of_this_machine_needs_no_cluster() -> None:
     assert json.loads(done.stdout)["deployments"] == []
     assert "no cluster was asked" in done.stderr
     assert specctl("list", "--to", "kubernetes").exit_code == 64
+
+
+def test_a_cluster_that_is_down_hides_nothing_of_this_machine(tmp_path: Path) -> None:
+    (tmp_path / "none").write_text(
+        """
+apiVersion: v1
+kind: Config
+current-context: down
+contexts: [{name: down, context: {cluster: down, user: me}}]
+clusters: [{name: down, cluster: {server: "http://127.0.0.1:9"}}]
+users: [{name: me, user: {token: t}}]
+"""
+    )
+    done = specctl("list", "-o", "json")
+    assert done.exit_code == 3, done.stderr
+    assert json.loads(done.stdout)["deployments"] == []
+    assert "what the cluster has is not known" in done.stderr
+    assert specctl("list", "--context", "down", "-o", "json").stdout == ""
+
+
+@pytest.mark.parametrize(("wait", "said"), [(True, "chat is gone"), (False, "chat goes")])
+def test_what_is_not_waited_for_is_not_called_gone(wait: bool, said: str) -> None:
+    from speccli.commands.delete import _left
+    from speccli.core.deploy.remove import Deletion
+
+    assert _left(Deletion("chat", "llm", (), ()), wait=wait).startswith(said)
+
+
+def test_rollback_accepts_findings_that_are_typed() -> None:
+    assert "--accept" in specctl("rollback", "--help").stdout

@@ -35,6 +35,8 @@ class Asked:
     """None: the context's."""
     accept: tuple[str, ...] = ()
     """Codes of critical findings that do not keep it out."""
+    carried: tuple[str, ...] = ()
+    """Those of them that nobody typed: a former revision has them."""
     force: bool = False
     """Whether fields of other managers are taken over."""
     wait: bool = True

@@ -76,7 +76,11 @@ def deploy(connect: Callable[[float | None], Cluster], asked: Asked, reporter: R
     offline(asked)
     cluster = connect(None)
     prepared = prepare(cluster, asked, reporter)
-    return carry_out(cluster, prepared, reporter, patient=lambda: connect(_ANSWER_S))
+    try:
+        return carry_out(cluster, prepared, reporter, patient=lambda: connect(_ANSWER_S))
+    except KeyboardInterrupt as stopped:
+        stopped.add_note("what was applied stays, and goes on; the same command completes it")
+        raise
 
 
 _ANSWER_S = 120.0
@@ -108,7 +112,7 @@ def announce(prepared: Prepared, reporter: Reporter) -> None:
                 f"{verdict.severity}{taken} {verdict.code}: {verdict.evidence}: {verdict.cause}"
                 f" → {verdict.action}"
             )
-    for code in prepared.gate.idle:
+    for code in (each for each in prepared.gate.idle if each not in prepared.asked.carried):
         reporter.warn(f"--accept {code}: there is no such critical finding")
     for pool in prepared.pools:
         if pool.rolls:

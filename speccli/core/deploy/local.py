@@ -112,7 +112,11 @@ def deploy(
     url = f"http://{HOST}:{(here.launch or launch).port}"
     if not asked.wait:
         return LocalOutcome(told, judged, url, here.log, None, unchanged=runs)
-    return _await(here, asked, made, told, judged, say, sleep, unchanged=runs)
+    try:
+        return _await(here, asked, made, told, judged, say, sleep, unchanged=runs)
+    except KeyboardInterrupt as stopped:
+        stopped.add_note(f"the engine goes on: specctl status {name}, specctl delete {name}")
+        raise
 
 
 def _kernel_verdicts(state: Path, asked: Asked) -> Iterator[Verdict]:
@@ -263,4 +267,4 @@ def restored(here: Here, number: int | None) -> Asked:
     codes = {v.code for v in plan(recipe).verdicts if v.severity == "critical"}
     accept = tuple(dict.fromkeys((*revision.accepted, *sorted(codes))))
     options = RenderOptions(name=here.name)
-    return Asked(recipe, options, accept=accept, restores=revision.number)
+    return Asked(recipe, options, accept=accept, carried=accept, restores=revision.number)

@@ -151,6 +151,8 @@ class Listing:
     deployments: tuple[Listed, ...]
     notes: tuple[str, ...]
     """What could not be read."""
+    exit_code: ExitCode = ExitCode.OK
+    """Of a cluster that is configured and could not be asked; else 0."""
 
 
 def listing(
@@ -164,20 +166,26 @@ def listing(
 ) -> Listing:
     """Deployments of a cluster, of this machine, or of both.
 
-    `named`: whether a cluster was named: one that was not need not be there.
+    `named`: whether a cluster was named: one that was not need not be there, and hides nothing of
+    this machine where it is down.
 
     Raises:
         SpecctlError: the cluster that was asked for cannot be asked.
     """
     found: list[Listed] = []
     notes: list[str] = []
+    code = ExitCode.OK
     if to != "local":
         try:
             got, broken = on_cluster(connect(), EVERYWHERE if everywhere else namespace)
-        except UsageError as error:
+        except SpecctlError as error:
             if to is not None or named:
                 raise
-            notes.append(f"no cluster was asked: {error.message}")
+            if isinstance(error, UsageError):
+                notes.append(f"no cluster was asked: {error.message}")
+            else:
+                code = error.exit_code
+                notes.append(f"what the cluster has is not known: {error.message}")
         else:
             found += got
             notes += broken
@@ -185,4 +193,4 @@ def listing(
         got, broken = on_this_machine(state)
         found += got
         notes += broken
-    return Listing(tuple(found), tuple(notes))
+    return Listing(tuple(found), tuple(notes), code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -465,3 +466,32 @@ def test_a_rollback_cut_short_is_completed_by_the_same_command(
     deploy(fake, heard, restored(fake, None, "chat", None))  # type: ignore[arg-type]
     told = record(fake).current
     assert (told.number, told.restores, told.recipe["draft"]["K"]) == (4, 2, 4)
+
+
+def test_what_nobody_typed_is_not_told_as_idle(heard: Heard) -> None:
+    lost = FakeCluster(gpus=0)
+    deploy(lost, heard, asked(accept=("DEPLOY_STOCK",), wait=False))
+    lost.gpus = 8
+    deploy(lost, heard, asked("draft.K=4"))
+    told = Heard()
+    back = restored(lost, None, "chat", 1)  # type: ignore[arg-type]
+    deploy(lost, told, replace(back, accept=(*back.accept, "PAIR_VOCAB")))
+    assert "--accept PAIR_VOCAB: there is no such critical finding" in told
+    assert "--accept DEPLOY_STOCK" not in told
+
+
+def test_an_interruption_says_what_goes_on_only_where_something_does(fake: FakeCluster) -> None:
+    class Impatient(Heard):
+        def progress(self, now: Progress) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        deploy(fake, Impatient(), asked())
+    assert "what was applied stays" in "".join(stopped.value.__notes__)
+
+    def early(_: float | None) -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        deploying.deploy(early, asked(), Heard())
+    assert not hasattr(stopped.value, "__notes__")
