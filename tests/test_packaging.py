@@ -16,7 +16,7 @@ import pytest
 from speccli import __version__
 from tests.support.processes import ROOT, environment
 
-NAMES = {"speccli", "tui", "kernels_check"}
+NAMES = {"speccli", "tui", "kernels_check", "draft_training"}
 """Import names that may ever be installed; pyproject.toml says which of them are."""
 
 
@@ -24,7 +24,7 @@ NAMES = {"speccli", "tui", "kernels_check"}
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel and the source archive, built without the network."""
     source = tmp_path_factory.mktemp("source")
-    for name in ("speccli", "tui", "tests", "docs", "manifests", "kernels_check"):
+    for name in (*sorted(NAMES), "tests", "docs", "manifests"):
         if (ROOT / name).is_dir():
             ignored = shutil.ignore_patterns("__pycache__", "*.safetensors", "__snapshots__")
             shutil.copytree(ROOT / name, source / name, ignore=ignored)
