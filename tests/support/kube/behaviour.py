@@ -22,6 +22,8 @@ class Behaviour:
     """Labels that its pod must have; none for any pod."""
     contains: str = ""
     """Text that must be in its image, command or arguments."""
+    pace: float = 0.05
+    """Share of what they say that the pod's probe periods, preStop sleeps and back-offs last."""
     pull_s: float = 0.0
     """How long its image is pulled."""
     image_error: str = ""

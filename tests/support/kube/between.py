@@ -1,8 +1,9 @@
 """Stands between a client and the API server: writes down what is asked, and kills the client.
 
 `with Between(kubeconfig) as between`: `between.kubeconfig` leads through it, as the administrator.
-Each request is one call; before the N-th (`kill_before`) the process `victim` gets a SIGKILL, and
-the request is not passed on: what was done is exactly the calls before it.
+Each request is one call. Once `Kill.writes` calls that change something and then `Kill.calls` more
+have been answered, the process `victim` gets a SIGKILL before the next, which is not passed on:
+what was done is exactly the calls before it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import tempfile
 import threading
 from base64 import b64decode
 from collections.abc import Iterator
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +27,14 @@ from urllib.parse import urlsplit
 
 _WRITES = frozenset({"PATCH", "POST", "DELETE", "PUT"})
 _HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "host", "content-length"})
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """When."""
+
+    writes: int
+    calls: int
 
 
 class Between:
@@ -49,7 +59,7 @@ class Between:
         self._open.set()
         self.calls: list[str] = []
         """Method and path of every call, in order."""
-        self.kill_before: int | None = None
+        self.kill: Kill | None = None
         self.victim: int | None = None
         self.killed = False
 
@@ -62,11 +72,20 @@ class Between:
         finally:
             self._open.set()
 
-    def start_over(self, kill_before: int | None, victim: int | None) -> None:
+    def start_over(self, kill: Kill | None, victim: int | None) -> None:
         """Count from 0 again."""
         with self._lock:
             self.calls, self.killed = [], False
-            self.kill_before, self.victim = kill_before, victim
+            self.kill, self.victim = kill, victim
+
+    def _due(self) -> bool:
+        if self.kill is None:
+            return False
+        done = [i for i, call in enumerate(self.calls) if _changes(call)]
+        if len(done) != self.kill.writes:
+            return len(done) > self.kill.writes  # another write came first
+        since = done[-1] + 1 if done else 0
+        return len(self.calls) - since >= self.kill.calls
 
     @property
     def writes(self) -> list[str]:
@@ -84,7 +103,7 @@ class Between:
         with self._lock:
             if self.killed:
                 return False
-            if self.kill_before is not None and len(self.calls) >= self.kill_before:
+            if self._due():
                 assert self.victim is not None
                 self.killed = True
                 os.kill(self.victim, signal.SIGKILL)

@@ -5,7 +5,7 @@ and the ScaledObject are those that specctl renders of a built-in recipe. Simula
 which are specctl's, with a queue, and so the GPUs. Clients are real, and keep their own times.
 
 `Pace(1)` leaves every period as it was rendered; `Pace(5)` makes scrapes, rule windows, polls,
-policies and stabilization windows, and with them the loading of a pod, last a fifth.
+policies, stabilization windows, probes and preStop sleeps, and the loading of a pod, last a fifth.
 """
 
 from __future__ import annotations
@@ -170,7 +170,8 @@ class ScaleOut:
         """Apply what was rendered; Prometheus is given its two kinds."""
         made = self.rendered()
         loading = LOADING_S / self._pace.factor
-        self._cluster.pods(Behaviour(load_s=loading, step_factor=STEP_FACTOR))
+        pace = 1 / self._pace.factor
+        self._cluster.pods(Behaviour(load_s=loading, step_factor=STEP_FACTOR, pace=pace))
         for body in made:
             self._cluster.api.apply(body, "specctl")
         chosen = {kind: [b for b in made if b["kind"] == kind] for kind in _MONITORING}

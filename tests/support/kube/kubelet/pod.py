@@ -17,8 +17,6 @@ from tests.support.kube.kubelet.client import LOG, STRATEGIC, Client
 from tests.support.kube.kubelet.container import Container, now
 
 Object = dict[str, Any]
-FACTOR = 0.05
-"""Probe periods, preStop sleeps and back-offs last this share of what they say: a test is short."""
 _BACK_OFF_S = (10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
 
 
@@ -38,6 +36,8 @@ class Pod:
         self.containers = [Container(spec, logs) for spec in pod["spec"]["containers"]]
         self.init = [Container(spec, logs) for spec in pod["spec"].get("initContainers", [])]
         self._started_at = now()
+        # Probe periods, preStop sleeps and back-offs last this share, so that a test is short.
+        self._pace = self._behaviour(self.containers[0]).pace
         self._leave = asyncio.Event()
         self._grace_s = 30.0
         self._events = 0
@@ -185,7 +185,7 @@ class Pod:
             await self.report()
             text = f"Back-off restarting failed container {container.name} in pod {pod}"
             await self.tell("BackOff", text, "Warning", container.name)
-            await asyncio.sleep(seconds * FACTOR)
+            await asyncio.sleep(seconds * self._pace)
         else:
             container.last = container.state
         container.restarts += 1
@@ -206,7 +206,7 @@ class Pod:
                     container.wait("CreateContainerConfigError", said)
                     await self.report()
                     await self.tell("Failed", f"Error: {said}", "Warning", container.name)
-                await asyncio.sleep(10 * FACTOR)
+                await asyncio.sleep(10 * self._pace)
 
     async def _lacks(self, plural: str, name: str, key: str) -> str | None:
         path = f"/api/v1/namespaces/{self.namespace}/{plural}/{name}"
@@ -238,7 +238,7 @@ class Pod:
                 await self.report()
                 await self.tell("Failed", said[0].upper() + said[1:], "Warning", name)
                 await self.tell("Failed", "Error: ErrImagePull", "Warning", name)
-                await asyncio.sleep(10 * FACTOR)
+                await asyncio.sleep(10 * self._pace)
                 container.wait(
                     "ImagePullBackOff",
                     f'Back-off pulling image "{image}": ErrImagePull: {does.image_error}',
@@ -247,7 +247,7 @@ class Pod:
                 await self.tell("BackOff", f'Back-off pulling image "{image}"', of=name)
                 await self.tell("Failed", "Error: ImagePullBackOff", "Warning", name)
             tries += 1
-            await asyncio.sleep(10 * FACTOR)
+            await asyncio.sleep(10 * self._pace)
 
     async def _start(self, container: Container, does: Behaviour) -> None:
         await self.tell("Created", f"Created container: {container.name}", of=container.name)
@@ -290,7 +290,7 @@ class Pod:
         spec = container.spec
         startup = spec.get("startupProbe")
         if startup is not None:
-            async for passed, counts, why in probe.results(self.address, spec, startup, FACTOR):
+            async for passed, counts, why in probe.results(self.address, spec, startup, self._pace):
                 if passed:
                     break
                 await self._failed(container, "Startup", why, kills=counts)
@@ -306,7 +306,9 @@ class Pod:
             container.ready = True
             await self.report()
             return
-        async for passed, counts, why in probe.results(self.address, container.spec, asked, FACTOR):
+        async for passed, counts, why in probe.results(
+            self.address, container.spec, asked, self._pace
+        ):
             if not passed:
                 await self._failed(container, "Readiness", why, kills=False)
             if counts and passed != container.ready:
@@ -315,7 +317,9 @@ class Pod:
 
     async def _liveness(self, container: Container) -> None:
         asked = container.spec["livenessProbe"]
-        async for passed, counts, why in probe.results(self.address, container.spec, asked, FACTOR):
+        async for passed, counts, why in probe.results(
+            self.address, container.spec, asked, self._pace
+        ):
             if not passed:
                 await self._failed(container, "Liveness", why, kills=counts)
 
@@ -344,7 +348,7 @@ class Pod:
 
     async def _stop_one(self, container: Container) -> None:
         hook = container.spec.get("lifecycle", {}).get("preStop", {})
-        await asyncio.sleep(float(hook.get("sleep", {}).get("seconds", 0)) * FACTOR)
+        await asyncio.sleep(float(hook.get("sleep", {}).get("seconds", 0)) * self._pace)
         container.signal(signal.SIGTERM)
         if container.process is not None:
             await container.process.wait()
