@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ from typing import Literal
 from speccli import __version__
 from speccli.core.deploy.asked import Asked
 from speccli.core.deploy.gate import Gate, gate
-from speccli.core.deploy.place import Here, ask_at, place, stop
+from speccli.core.deploy.place import Here, alone, ask_at, place, stop
 from speccli.core.deploy.prepare import now, who
 from speccli.core.deploy.supervisor import ENDED, LAUNCH, OWN_LOG, Launch
 from speccli.core.engines.local import HOST, INSTALL_HINT, find_vllm_python, free_port
@@ -95,6 +96,21 @@ def deploy(
         raise SpecctlError("there is no vLLM on this machine", hint=INSTALL_HINT)
     name = deployment_name(asked.recipe, RenderOptions(name=asked.options.name))
     here = place(state, name)
+    with alone(here):
+        return _carry_out(here, asked, made, judged, found, launcher, say, sleep)
+
+
+def _carry_out(
+    here: Here,
+    asked: Asked,
+    made: Plan,
+    judged: Gate,
+    found: Path,
+    launcher: Sequence[str] | None,
+    say: Say,
+    sleep: Callable[[float], None],
+) -> LocalOutcome:
+    """The engine as it is asked for, and the record."""
     told, launch, known = _next(here, asked, made, judged, found, launcher)
     running = here.launch
     runs = here.alive and running is not None and running.identity == launch.identity
@@ -105,6 +121,7 @@ def deploy(
             former = running.revision if running else "?"
             say(f"stopping revision {former}: nothing serves until the next one is ready")
             stop(here)
+        _see_free(here.name, launch.port)
         _start(here, launch)
         say(f"started on port {launch.port}; its log is {here.log}")
     if told.current.state == "applying":
@@ -115,7 +132,9 @@ def deploy(
     try:
         return _await(here, asked, made, told, judged, say, sleep, unchanged=runs)
     except KeyboardInterrupt as stopped:
-        stopped.add_note(f"the engine goes on: specctl status {name}, specctl delete {name}")
+        stopped.add_note(
+            f"the engine goes on: specctl status {here.name}, specctl delete {here.name}"
+        )
         raise
 
 
@@ -177,6 +196,23 @@ def _next(
         launcher=tuple(launcher) if launcher else None,
     )
     return told, launch, known
+
+
+def _see_free(name: str, port: int) -> None:
+    """See that nobody else answers where the engine is to: that server would be proven.
+
+    Raises:
+        SpecctlError: somebody does.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise SpecctlError(
+                f"port {port}, which {name} has, is taken by another process: {error.strerror}",
+                hint=f"end that one, or specctl delete {name} and deploy anew at another port",
+            ) from error
 
 
 def _start(here: Here, launch: Launch) -> None:

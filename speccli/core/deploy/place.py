@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import http.client
 import json
 import os
@@ -10,7 +12,7 @@ import signal
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from speccli.core.kube.record import Record, from_text
 from speccli.core.state import StateError, write_atomic
 
 RECORD = "record.json"
+_DEPLOYING = "deploying"
 _FOLDER = "local"
 _MARGIN_S = 20.0
 """Beyond the engine's grace, for the supervisor itself."""
@@ -161,6 +164,33 @@ def delete(here: Here, say: Callable[[str], None]) -> None:
     (here.folder / RECORD).unlink(missing_ok=True)
     shutil.rmtree(here.folder, ignore_errors=True)
     say(f"removed {here.folder}")
+
+
+@contextlib.contextmanager
+def alone(here: Here) -> Iterator[None]:
+    """Deploy it, while nobody else does.
+
+    Raises:
+        SpecctlError: somebody does.
+    """
+    try:
+        here.folder.mkdir(parents=True, exist_ok=True)
+        file = (here.folder / _DEPLOYING).open("a+", encoding="ascii")
+    except OSError as error:
+        raise StateError(f"cannot write in {here.folder}: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            raise SpecctlError(
+                f"{here.name} is being deployed by process {file.read().strip() or 'unknown'}",
+                hint="wait for it, or interrupt it: what it started goes on",
+            ) from error
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
 
 
 def ask_at(url: str, answer_s: float) -> Ask:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from speccli.core.engines.local import EngineStartError, LocalEngine
 
@@ -30,6 +30,7 @@ LAUNCH, LOCK, LOG, OWN_LOG, ENDED = (
     "ended.json",
 )
 _LOOK_S = 0.5
+_LOCK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +102,26 @@ def main(folder: Path) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: stop.set())
     with (folder / LOCK).open("a+", encoding="ascii") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _locked(lock):
             sys.stderr.write("another supervisor has this engine\n")
             return 1
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
         return _supervise(folder, launch, stop)
+
+
+def _locked(file: IO[str]) -> bool:
+    """Take the lock. Whoever looks whether somebody has it holds it for a moment."""
+    give_up = time.monotonic() + _LOCK_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= give_up:
+                return False
+            time.sleep(0.02)
 
 
 def _supervise(folder: Path, launch: Launch, stop: threading.Event) -> int:

@@ -147,7 +147,7 @@ def scaled_to(fake: FakeCluster, count: int, manager: str = "kube-controller-man
     """An autoscaler sets the replicas."""
     live = fake.objects["Deployment", "chat"]
     live["spec"]["replicas"] = count
-    fields = {"f:spec": {"f:replicas": {}}}
+    fields: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
     told = {"operation": "Update", "subresource": "scale", "fieldsV1": fields}
     live["metadata"]["managedFields"] = [{"manager": manager, **told}]
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
+import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from speccli.core.deploy import local
+from speccli.core.deploy import local, supervisor
 from speccli.core.deploy.asked import Asked
 from speccli.core.deploy.gate import GateError
 from speccli.core.deploy.look import deployed_here, on_this_machine
-from speccli.core.deploy.place import Here, ask_at, delete, is_kept, place
-from speccli.core.deploy.supervisor import holder
-from speccli.core.errors import ExitCode, UsageError
+from speccli.core.deploy.place import Here, alone, ask_at, delete, is_kept, place
+from speccli.core.deploy.supervisor import Launch, holder
+from speccli.core.errors import ExitCode, SpecctlError, UsageError
 from speccli.core.recipes.load import load
 
 ENGINE = """
@@ -169,3 +172,37 @@ def test_what_is_not_kept_is_no_deployment(tmp_path: Path) -> None:
     assert not is_kept(tmp_path, "../tiny")
     with pytest.raises(UsageError, match="no local deployment"):
         deployed_here(here_of(tmp_path))
+
+
+def test_a_port_that_somebody_else_took_is_not_deployed_on(deploy: Deploy, tmp_path: Path) -> None:
+    """Its server would be asked, and proven."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        here = here_of(tmp_path)
+        here.folder.mkdir(parents=True)
+        (here.folder / "launch.json").write_text(
+            Launch(1, "x", sys.executable, "m", (), {}, port, 1.0).text()
+        )
+        with pytest.raises(SpecctlError, match=f"port {port}, which tiny has, is taken"):
+            deploy(wait=False)
+    assert not here.alive
+
+
+def test_two_deploy_one_after_the_other(deploy: Deploy, tmp_path: Path) -> None:
+    with (
+        alone(here_of(tmp_path)),
+        pytest.raises(SpecctlError, match=f"tiny is being deployed by process {os.getpid()}"),
+    ):
+        deploy()
+    with alone(here_of(tmp_path)):
+        pass
+
+
+def test_a_look_at_the_lock_keeps_no_supervisor_from_it(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with path.open("a+") as looking, path.open("a+") as taking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        threading.Timer(0.1, fcntl.flock, (looking, fcntl.LOCK_UN)).start()
+        assert supervisor._locked(taking)
