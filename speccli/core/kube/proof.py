@@ -34,6 +34,9 @@ _SETTLE_S = 3.0
 _OTHERS_S = 20.0
 """How long others' traffic is waited for where requests of ours are not let in."""
 _AT_ONCE = 2
+_BUSY = frozenset({429, 503})
+_PAUSES_S = (1.0, 2.0, 4.0, 8.0)
+"""Between requests that were turned away for now."""
 PROMPTS: tuple[str, ...] = (
     "Explain in plain words how a refrigerator keeps food cold.",
     "Write a Python function that returns the n-th Fibonacci number, with a docstring.",
@@ -70,6 +73,8 @@ class _Answers:
     failure: str | None = None
     keyed: bool = False
     """Whether the server wants an API key."""
+    busy: bool = False
+    """Whether it took no request for now, for as long as that was waited for."""
 
 
 def prove(
@@ -91,7 +96,9 @@ def prove(
         model, simulated = _model(body)
         base = replace(base, simulated=simulated)
         before = _scrape(server, ask, clock)
-        answers = _send(ask, model, wanted.method)
+        answers = _send(ask, model, wanted.method, sleep)
+        if answers.keyed:
+            return _by_others(base, ask, wanted, clock, sleep)
         if answers.failure:
             return _failed(base, answers)
         after = _settled(server, ask, wanted, before, clock, sleep)
@@ -119,32 +126,39 @@ def _scrape(server: str, ask: Ask, clock: Callable[[], float]) -> Scrape:
     return Scrape(clock(), server, status, body)
 
 
-def _send(ask: Ask, model: str, method: str) -> _Answers:
+def _send(ask: Ask, model: str, method: str, sleep: Callable[[float], None]) -> _Answers:
     """The prompts, again while answers are too short to say anything."""
     prompts = (*REPEATING, *PROMPTS[:2]) if method in LOOKUP else PROMPTS
     answers = _Answers()
     for _ in range(ROUNDS):
         with ThreadPoolExecutor(_AT_ONCE) as side_by_side:
-            for got in side_by_side.map(lambda prompt: _one(ask, model, prompt), prompts):
+            for got in side_by_side.map(lambda prompt: _one(ask, model, prompt, sleep), prompts):
                 answers.texts += got.texts
                 answers.tokens += got.tokens
                 answers.failure = answers.failure or got.failure
                 answers.keyed = answers.keyed or got.keyed
+                answers.busy = answers.busy or got.busy
         if answers.failure or answers.tokens >= LEAST_TOKENS:
             break
     return answers
 
 
-def _one(ask: Ask, model: str, prompt: str) -> _Answers:
+def _one(ask: Ask, model: str, prompt: str, sleep: Callable[[float], None]) -> _Answers:
     """One answer, as chat, or as plain completion where the model has no chat template."""
     asked = {"model": model, "max_tokens": MAX_TOKENS, "temperature": 0}
     messages = [{"role": "user", "content": prompt}]
-    status, body = ask("POST", "/v1/chat/completions", asked | {"messages": messages})
+    for pause in (*_PAUSES_S, None):
+        status, body = ask("POST", "/v1/chat/completions", asked | {"messages": messages})
+        if status not in _BUSY or pause is None:
+            break
+        sleep(pause)
     if status == 400 and b"template" in body:
         status, body = ask("POST", "/v1/completions", asked | {"prompt": prompt})
     if status != 200:
         said = " ".join(body.decode("utf-8", "replace").split())[:160]
-        return _Answers(failure=f"HTTP {status} {said}", keyed=status in {401, 403})
+        return _Answers(
+            failure=f"HTTP {status} {said}", keyed=status in {401, 403}, busy=status in _BUSY
+        )
     try:
         told = json.loads(body)
         choice = told["choices"][0]
@@ -155,6 +169,14 @@ def _one(ask: Ask, model: str, prompt: str) -> _Answers:
 
 
 def _failed(base: ServerProof, answers: _Answers) -> ServerProof:
+    if answers.busy:
+        return replace(
+            base,
+            requests=len(answers.texts),
+            evidence=f"it takes no request of ours now: {answers.failure}",
+            cause="it, or something before it, has too much to do or is not ready again",
+            action="deploy again when it has less to do: nothing is restarted for it",
+        )
     return replace(
         base,
         verdict="refuted",

@@ -30,6 +30,10 @@ class Server:
     chat: bool = True
     fails: int = 0
     """Status of completions, where they fail."""
+    busy: int = 0
+    """How many completions are turned away before one is taken."""
+    chat_key: bool = False
+    """Whether completions alone want a key."""
     others: int = 0
     """Tokens of others' requests, at each look at /metrics."""
     drafts: float = 0.0
@@ -43,11 +47,14 @@ class Server:
         if path == "/metrics":
             self._answer(self.others)
             return 200, self._page()
-        if self.key:
+        if self.key or (self.chat_key and "completions" in path):
             return 401, b'{"error": "Unauthorized"}'
         if path == "/v1/models":
             owner = "specctl-simulator" if self.simulated else "vllm"
             return 200, json.dumps({"data": [{"id": "m", "owned_by": owner}]}).encode()
+        if self.busy > 0:
+            self.busy -= 1
+            return 429, b'{"error": {"message": "slow down"}}'
         if self.fails:
             return self.fails, b'{"error": {"message": "engine is dead"}}'
         if "chat" in path and not self.chat:
@@ -154,6 +161,23 @@ def test_a_server_that_is_ready_and_fails_requests_is_refuted() -> None:
     told = proof(Server(fails=500))
     assert told.verdict == "refuted"
     assert "HTTP 500" in told.evidence
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_server_that_takes_no_request_now_is_unknown(status: int) -> None:
+    told = proof(Server(fails=status))
+    assert told.verdict == "unknown"
+    assert f"it takes no request of ours now: HTTP {status}" in told.evidence
+
+
+def test_a_request_that_was_turned_away_is_sent_again() -> None:
+    assert proof(Server(busy=3)).verdict == "proven"
+
+
+def test_completions_that_want_a_key_are_judged_by_others_traffic() -> None:
+    told = proof(Server(chat_key=True, others=100))
+    assert (told.verdict, told.own) == ("proven", False)
+    assert proof(Server(chat_key=True)).verdict == "unknown"
 
 
 @pytest.mark.parametrize(
