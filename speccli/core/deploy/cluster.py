@@ -160,7 +160,7 @@ def _await(
     """The rollout, the proof, the end of what is not wanted any more."""
     names = tuple(pool.unit.name for pool in prepared.pools)
     watched = Watched(prepared.namespace, prepared.name, names, prepared.timeout_s)
-    ended = watch(cluster, watched, reporter.progress)
+    ended = watch(cluster, watched, reporter.progress, reporter.say)
     if ended.end != "done":
         crash = _classify(cluster, prepared.namespace, ended)
         if ended.end == "failed":

@@ -165,6 +165,7 @@ def watch(
     cluster: Cluster,
     watched: Watched,
     show: Callable[[Progress], None],
+    say: Callable[[str], None],
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
@@ -178,18 +179,24 @@ def watch(
     """
     began = clock()
     patience = Patience(began)
-    progress: Progress | None = None
+    deaf = False
     while True:
         late = clock() - began >= watched.timeout_s
         try:
             progress = look(cluster, watched.namespace, watched.name, watched.deployments)
         except NotAuthorisedError:
             raise
-        except SpecctlError:
+        except SpecctlError as error:
             if late:
                 raise
+            if not deaf:
+                say(f"{error.message}; the rollout goes on by itself, asking again")
+            deaf = True
             sleep(POLL_S)
             continue
+        if deaf:
+            say("the API server answers again")
+        deaf = False
         show(progress)
         if progress.done and len(progress.workloads) == len(watched.deployments):
             return Ended("done", progress)

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.kube.deploying import LABEL, RECIPE, Typed
-from tests.support.kube.between import Between
+from tests.support.kube.between import Between, Kill
 from tests.support.kube.cluster import Cluster, is_ready
 from tests.support.processes import environment
 
@@ -79,12 +79,12 @@ class Lane:
         self.typed, self.api, self.between = typed, typed.cluster.api, between
         self.arm = 0
         self.faults: list[str] = []
-        self.points: list[tuple[int, int, int]] = []
-        """Recipe, call before which it was killed, writes that had been made."""
-        self.quiet = 1000
-        """Calls that every run makes before it changes anything."""
+        self.killed: list[tuple[int, int, int]] = []
+        """The recipe that was on its way, writes and further calls that had been made."""
+        self.writes = [0, 0]
+        """Calls that change something, of a run of each recipe that is left alone."""
 
-    def deploy(self, arm: int, kill_before: int | None) -> subprocess.CompletedProcess[str]:
+    def deploy(self, arm: int, kill: Kill | None) -> subprocess.CompletedProcess[str]:
         """The command in a process of its own, killed before a call."""
         words = ("deploy", RECIPE, "--name", self.name, *COMMON, *ARMS[arm], "-o", "json")
         out, err = self.folder / "out", self.folder / "err"
@@ -95,7 +95,7 @@ class Lane:
         with self.between.held():
             self.nursery.stdin.write(json.dumps({**told, "out": str(out), "err": str(err)}) + "\n")
             self.nursery.stdin.flush()
-            self.between.start_over(kill_before, int(self.nursery.stdout.readline()))
+            self.between.start_over(kill, int(self.nursery.stdout.readline()))
         code = os.waitstatus_to_exitcode(int(self.nursery.stdout.readline()))
         return subprocess.CompletedProcess(words, code, out.read_text(), err.read_text())
 
@@ -138,36 +138,46 @@ class Lane:
         return now is None or "deletionTimestamp" in now["metadata"] or not is_ready(now)
 
     def measure(self) -> None:
-        """Both recipes once, uncut: how many calls each makes before it changes anything."""
+        """Both recipes once, left alone."""
         for arm in (0, 1, 0):
             self.complete(arm)
-            self.quiet = min(self.quiet, self.between.before_writes)
+            self.writes[arm] = len(self.between.writes)
+
+    def kill(self, when: Kill) -> int | None:
+        """Begin the other recipe and kill it: writes made; None where it was done before that."""
+        other, before = 1 - self.arm, self.typed.owned(self.name)
+        done = self.deploy(other, when)
+        if not self.between.killed:
+            assert done.returncode == 0, done.stderr[-2000:]
+            self.arm = other
+            return None
+        assert done.returncode == -9, done.stderr[-2000:]
+        writes = len(self.between.writes)
+        self.killed.append((other, writes, when.calls))
+        if writes:
+            self.complete(other)
+        else:  # it is as if it had not begun
+            assert self._settled(before) == before, when
+        return writes
 
     def play(self, first: int) -> None:
-        """Every LANES-th call, in both directions, until a run ends before that call."""
-        call = first
-        while call < self.quiet:  # nothing is changed: it is as if it had not begun
-            before = self.typed.owned(self.name)
-            done = self.deploy(1 - self.arm, call)
-            assert self.between.killed
-            assert done.returncode == -9, done.stderr[-2000:]
-            assert self.between.writes == []
-            assert self._settled(before) == before, f"before call {call}"
-            self.points.append((1 - self.arm, call, 0))
-            call += LANES
-        ended = set[int]()
-        while len(ended) < len(ARMS):
+        """Every LANES-th place: before the first write, after each, and at each look that follows.
+
+        The last write but one says that all is applied; until the last the rollout is watched and
+        the servers are asked.
+        """
+        for _ in ARMS:
+            call = first
+            while self.kill(Kill(0, call)) == 0:
+                call += LANES
+        for writes in range(1 + first, max(self.writes), LANES):
             for _ in ARMS:
-                other = 1 - self.arm
-                done = self.deploy(other, call)
-                if self.between.killed:
-                    assert done.returncode == -9, done.stderr[-2000:]
-                    self.points.append((other, call, len(self.between.writes)))
-                    self.complete(other)
+                if writes < self.writes[1 - self.arm]:
+                    assert self.kill(Kill(writes, 0)) == writes
                 else:
-                    assert done.returncode == 0, done.stderr[-2000:]
-                    ended.add(other)
-                    self.arm = other
+                    self.complete(1 - self.arm)
+        call = 1 + first
+        while self.kill(Kill(self.writes[1 - self.arm] - 1, call)) is not None:
             call += LANES
 
     def _settled(self, before: dict[str, str]) -> dict[str, str]:
@@ -216,9 +226,10 @@ def test_killed_before_any_call_it_serves_on_and_the_same_completes_it(
         for watched in watches:
             watched.result(30)
     assert [fault for lane in lanes for fault in lane.faults] == []
+    killed = [each for lane in lanes for each in lane.killed]
     for arm in range(len(ARMS)):
-        tried = {
-            writes for lane in lanes for which, _, writes in lane.points if which == arm and writes
-        }
-        assert tried == set(range(1, max(tried) + 1)), "a state between two writes was missed"
-        assert len(tried) > 8
+        after = {writes for which, writes, _ in killed if which == arm}
+        whole = max(lane.writes[arm] for lane in lanes)
+        assert after >= set(range(whole)), "a state between two writes was missed"
+        assert whole > 8
+    assert len(killed) > 60
