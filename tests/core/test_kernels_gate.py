@@ -101,7 +101,7 @@ def test_a_gpu_that_is_known_to_be_wrong_keeps_its_node_out() -> None:
     later = replace(wrong, exit=0, at=NOW.isoformat())
     assert fresh_pass([kept(), wrong, later], here, NOW).ok, "it passed since"
     for other in ({"driver": "570.1"}, {"image": "x", "image_digest": "sha256:0"}, {"exit": 3}):
-        assert fresh_pass([kept(), replace(wrong, **other)], here, NOW).ok, other  # type: ignore[arg-type]
+        assert fresh_pass([kept(), replace(wrong, **other)], here, NOW).ok, other
 
 
 def test_results_of_two_images_are_kept_side_by_side(tmp_path: Path) -> None:
