@@ -6,6 +6,7 @@ not known: a newer specctl may have added keys.
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -83,6 +84,7 @@ def _value(hint: Any, value: Any, place: str) -> Any:
 
 def _scalar(hint: Any, value: Any, place: str) -> Any:
     number = isinstance(value, int | float) and not isinstance(value, bool)
+    number = number and math.isfinite(value)  # Python's JSON knows NaN, and JSON does not
     if hint is float and number:
         return float(value)
     if hint is int and number and value == int(value):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -148,3 +149,12 @@ def test_another_gpu_or_engine_is_noted(tmp_path: Path) -> None:
     assert "and NVIDIA L4" in notes
     assert "vllm 9.9" in notes
     assert "and 7" in notes
+
+
+@pytest.mark.parametrize("part", ["requests", "duration_s"])
+def test_what_is_no_number_is_named_with_its_place(tmp_path: Path, part: str) -> None:
+    (path,) = files(tmp_path, one())
+    text = re.sub(rf'"{part}": [\d.]+', f'"{part}": NaN', path.read_text(), count=1)
+    path.write_text(text)
+    with pytest.raises(UsageError, match=f"{part} is nan; it must be a"):
+        read_all([path])
