@@ -277,6 +277,10 @@ def _notes(result: Result, cells: Sequence[Cell]) -> Iterator[str]:
         yield f"STAND-IN: {result.stand_in}"
     if not result.complete:
         yield "the bench did not finish: what is missing is not in these numbers"
+    lossy = [row for row in result.rows if row.usable and row.errors]
+    if lossy:
+        share = max(row.errors / (row.errors + row.requests) for row in lossy)
+        yield f"{len(lossy)} rows lost requests, {100 * share:.1g} % at the most, and are judged"
     if len(cells) > 1:
         yield (
             f"{len(cells)} comparisons: each interval is 95 % taken alone; verdicts together are "

@@ -184,8 +184,8 @@ class Row:
 
     @property
     def usable(self) -> bool:
-        """Whether it has numbers that may be judged."""
-        return self.state in {"ok", "partial"} and self.requests > 0
+        """Whether it has numbers that may be judged; of its requests at most 1 % failed."""
+        return self.state in {"ok", "partial"} and 99 * self.errors <= self.requests > 0
 
 
 @dataclass(frozen=True, slots=True)

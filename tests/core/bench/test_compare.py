@@ -120,6 +120,23 @@ def test_failed_and_contaminated_rows_are_out_and_named() -> None:
     ]
 
 
+def test_a_row_that_lost_its_requests_is_not_judged_as_whole() -> None:
+    result = bench([PLAIN, eagle(1.5)], batches=(8,), prompts=200, noise=QUIET)
+    lost = changed(
+        result,
+        lambda r: (r.arm, r.repeat) == ("eagle3", 1),
+        state="partial",
+        reason="1800 of 2000 requests failed: HTTP 500",
+        errors=1800,
+    )
+    comparison = compare(lost)
+    assert comparison.cells[0].repeats == 2
+    assert comparison.excluded[0].reason == "1800 of 2000 requests failed: HTTP 500"
+    few = compare(changed(result, lambda r: r.repeat == 1, state="partial", errors=1))
+    assert few.cells[0].repeats == 3
+    assert any("2 rows lost requests, 0.5 % at the most" in note for note in few.notes)
+
+
 def test_measured_once_is_inconclusive_however_large() -> None:
     cell = only(bench([PLAIN, eagle(3.0)], batches=(8,), repeats=1, noise=QUIET))
     assert cell.verdict.word == "INCONCLUSIVE"
