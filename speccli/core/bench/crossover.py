@@ -21,7 +21,7 @@ BELOW, BEYOND = 0.0, math.inf
 
 @dataclass(frozen=True, slots=True)
 class Crossover:
-    """Where the speed-up falls under 1, going up from the smallest batch."""
+    """Where the speed-up falls under 1 and stays there, going up in batch."""
 
     least: int
     most: int
@@ -32,10 +32,16 @@ class Crossover:
     """95 %; ends may be BELOW or BEYOND. None where runs were not repeated."""
     between: tuple[int, int] | None = None
     """The measured batches on either side of the place."""
+    under: tuple[int, ...] = ()
+    """Measured batches below the place at which it is slower nevertheless."""
 
     @property
     def words(self) -> str:
         """`91 [84, 99]`, `none up to 128`, `slower from 1 on`, with the interval where it adds."""
+        odd = ", ".join(map(str, self.under))
+        return f"{self._told()} (not monotone: slower at {odd} too)" if odd else self._told()
+
+    def _told(self) -> str:
         told = self._word(self.place)
         if self.interval is None:
             return f"{told} (measured once: no interval)"
@@ -74,26 +80,35 @@ def crossover(contrasts: dict[int, Contrast]) -> Crossover | None:
     if len(ordered) < 2:
         return None
     batches = [batch for batch, _ in ordered]
-    place = _first_under(batches, [contrast.value for _, contrast in ordered])
+    values = [contrast.value for _, contrast in ordered]
+    place, last = _under_from(batches, values), _last_over(values)
     drawn = _drawn(batches, [contrast for _, contrast in ordered])
-    between = None
-    if place not in {BELOW, BEYOND}:
-        over = max(i for i, batch in enumerate(batches) if batch < place)
-        between = batches[over], batches[over + 1]
+    inside = place not in {BELOW, BEYOND}
     return Crossover(
-        batches[0], batches[-1], place, percentile_interval(drawn) if drawn else None, between
+        batches[0],
+        batches[-1],
+        place,
+        percentile_interval(drawn) if drawn else None,
+        (batches[last], batches[last + 1]) if inside else None,
+        tuple(batches[i] for i in range(last) if values[i] < 0),
     )
 
 
-def _first_under(batches: Sequence[int], values: Sequence[float]) -> float:
-    if values[0] < 0:
+def _last_over(values: Sequence[float]) -> int:
+    """The place of the last one that is not slower; -1 where all are."""
+    return max((i for i, value in enumerate(values) if value >= 0), default=-1)
+
+
+def _under_from(batches: Sequence[int], values: Sequence[float]) -> float:
+    """The last time it falls under 1."""
+    last = _last_over(values)
+    if last < 0:
         return BELOW
-    for i in range(1, len(values)):
-        if values[i] < 0:
-            share = values[i - 1] / (values[i - 1] - values[i])
-            start, end = math.log(batches[i - 1]), math.log(batches[i])
-            return math.exp(start + share * (end - start))
-    return BEYOND
+    if last == len(values) - 1:
+        return BEYOND
+    share = values[last] / (values[last] - values[last + 1])
+    start, end = math.log(batches[last]), math.log(batches[last + 1])
+    return math.exp(start + share * (end - start))
 
 
 def _drawn(batches: Sequence[int], contrasts: Sequence[Contrast]) -> list[float]:
@@ -110,7 +125,7 @@ def _drawn(batches: Sequence[int], contrasts: Sequence[Contrast]) -> list[float]
             contrast.value + run * _t(rng, contrast) + prompt * rng.gauss(0, 1)
             for contrast, run, prompt in parts
         ]
-        places.append(_first_under(batches, values))
+        places.append(_under_from(batches, values))
     return places
 
 

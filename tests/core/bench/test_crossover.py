@@ -62,3 +62,18 @@ def test_measured_once_has_a_place_and_no_interval() -> None:
 
 def test_one_batch_has_no_crossover() -> None:
     assert crossover(curve(b8=1.2)) is None
+
+
+def test_exactly_one_at_the_smallest_batch_is_where_it_begins() -> None:
+    found = at(curve(b1=1.0, b8=0.9))
+    assert found.place == pytest.approx(1.0)
+    assert found.between == (1, 8)
+
+
+def test_a_curve_that_rises_again_is_not_slower_from_its_first_dip_on() -> None:
+    found = at(curve(b1=0.95, b8=1.5, b32=1.3, b128=0.8))
+    assert found.between == (32, 128)
+    assert found.words.endswith("(not monotone: slower at 1 too)")
+    dip = at(curve(b1=1.5, b8=0.9, b32=1.3))
+    assert dip.place == BEYOND
+    assert dip.words == "none up to 32 (not monotone: slower at 8 too)"
