@@ -250,10 +250,33 @@ def _use(report: Report, comparison: Comparison, best: str) -> Iterable[str]:
     if schedule is not None and schedule.needed and schedule.k:
         rows = ", ".join(f"K = {k} for {first} to {last}" for first, last, k in schedule.rows)
         yield f"Let K fall with the batch: {rows} (~, measured around each change)."
-    elif failed:
+    else:
+        yield from _elsewhere(comparison, best, failed)
+
+
+def _elsewhere(comparison: Comparison, best: str, failed: Sequence[Load]) -> Iterable[str]:
+    """What to do at loads where the best arm fails: another one may pass; slower is not under."""
+    slower, under = list[Load](), list[Load]()
+    for load in failed:
+        others = [arm for arm in comparison.arms if load in _loads(comparison, arm, "PASS")]
+        if others:
+            fastest = max(
+                others, key=lambda arm: min(c.speedup.value or 0 for c in comparison.of(arm, load))
+            )
+            yield f"At {_batches([load])} serve with {fastest}: {best} fails there."
+        elif any(_slower(cell) for cell in comparison.of(best, load)):
+            slower.append(load)
+        else:
+            under.append(load)
+    if slower:
         yield (
-            f"At {_batches(failed)} serve without a draft, or with a smaller K "
+            f"At {_batches(slower)} serve without a draft, or with a smaller K "
             "(`specctl bench schedule` on a sweep of K), or add servers before batches grow so far."
+        )
+    if under:
+        yield (
+            f"At {_batches(under)} {best} is under the target of {comparison.target:g}, which is "
+            "not to say slower than none: the intervals tell."
         )
 
 

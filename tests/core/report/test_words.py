@@ -100,3 +100,15 @@ def test_figures_are_of_the_best_arm() -> None:
     assert figures["cost of 1M output tokens"].value.startswith("$0.0")
     assert figures["draft tokens accepted"].value == "46 %"
     assert "→" in figures["p99 of TPOT"].value
+
+
+def test_under_the_target_is_not_slower_and_another_arm_may_pass() -> None:
+    arms = [
+        PLAIN,
+        Planted("eagle3", {1: 1.9, 8: 1.7, 32: 1.05, 128: 1.05}),
+        Planted("ngram", {1: 0.8, 8: 0.9, 32: 1.5, 128: 0.8}, "ngram", 4),
+    ]
+    told = words.actions(report(bench(arms, batches=(1, 8, 32, 128), prompts=40, noise=QUIET)))
+    assert "At batch 32 serve with ngram: eagle3 fails there." in told
+    assert any(each.startswith("At batch 128 eagle3 is under the target of 1.1") for each in told)
+    assert not any("serve without" in each for each in told)
