@@ -90,7 +90,7 @@ def economics(
     """
     rows: dict[tuple[str, Load], list[Row]] = defaultdict(list)
     for row in result.rows:
-        if row.usable and row.output_tokens_per_s.value:
+        if row.usable and row.output_tokens_per_s.value and row.batch is not None:
             rows[row.arm, (row.batch, row.rate)].append(row)
     order = {arm.name: i for i, arm in enumerate(result.arms)}
     keys = sorted(rows, key=lambda key: (order[key[0]], load_order(key[1])))
@@ -105,7 +105,7 @@ def economics(
         {},
         book.date,
         next((level.pool.pricing.gpu_hour_usd for level in levels), None),
-        None if known else NO_PRICE if levels else "no row has a rate",
+        None if known else NO_PRICE if levels else _why_none(result),
     )
     hosted = {
         arm: tuple(compare(level.pool, price) for price in prices)
@@ -113,6 +113,12 @@ def economics(
         if (level := made.cheapest(arm)) is not None
     }
     return replace(made, hosted=hosted)
+
+
+def _why_none(result: Result) -> str:
+    if result.load.kind == "open":
+        return "in an open loop the arrivals fix the rate: what a server can do was not measured"
+    return "no row has a rate"
 
 
 def _level(arm: Arm, load: Load, rows: Sequence[Row], gpu_hour_usd: float | None) -> Level:

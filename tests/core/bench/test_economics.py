@@ -73,3 +73,13 @@ def test_rows_that_are_not_usable_are_not_in_the_rate() -> None:
         rows=tuple(replace(r, state="failed") if r.batch == 8 else r for r in result.rows),
     )
     assert {level.load for level in economics(broken, BOOK).levels} == {(128, None)}
+
+
+def test_an_offered_rate_is_no_capacity_and_has_no_cost() -> None:
+    closed = two()
+    rows = tuple(replace(r, batch=None, rate=float(r.batch or 0)) for r in closed.rows)
+    load = replace(closed.load, kind="open", batches=(), rates=(8.0, 128.0))
+    found = economics(replace(closed, load=load, rows=rows), BOOK)
+    assert found.levels == ()
+    assert found.why_none is not None
+    assert "open loop" in found.why_none
