@@ -8,6 +8,7 @@ is room for one; the result says which it was.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -274,7 +275,7 @@ class _Bench:
             shape,
             self._spec.sampling,
             watch=watch,
-            salt=f"{self.result.created}-{key.batch or key.rate}-{key.repeat}",
+            salt=secrets.token_hex(8),  # a row that is measured again meets no prompt of its own
             progress=self._progress.requests,
         )
         if row.state == "failed" and (why := found.died()):

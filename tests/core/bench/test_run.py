@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -157,6 +158,21 @@ async def test_resuming_measures_what_is_missing_and_nothing_else(tmp_path: Path
         row.key: row.started for row in again.rows
     }.items()
     assert [row for row in again.rows if row in kept] == list(kept)
+
+
+async def test_no_row_meets_the_prompts_of_another_in_the_prefix_cache(tmp_path: Path) -> None:
+    out, salts = tmp_path / "b.json", list[str]()
+
+    async def salted(*given: Any, salt: str, **_: Any) -> Any:
+        salts.append(salt)
+        return given[2].empty("failed", "not measured"), []
+
+    async with SimServer(fleet(replica("none"))) as server:
+        urls = {"baseline": server.urls[0]}
+        for resume in (False, True):
+            made = plan(out, urls, batch="1,2", resume=resume)
+            await run(made.spec, Progress(), made.before, salted)
+    assert len(salts) == len(set(salts)) == 4
 
 
 async def test_another_bench_in_the_file_is_not_gone_on_with(tmp_path: Path) -> None:
