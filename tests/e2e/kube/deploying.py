@@ -10,6 +10,7 @@ from typing import Any
 from typer.testing import CliRunner, Result
 
 from speccli.main import app
+from tests.support.kube.api import MERGE
 from tests.support.kube.cluster import Cluster
 
 Object = dict[str, Any]
@@ -60,3 +61,9 @@ class Typed:
             for value in self.cluster.api.objects(kind, {LABEL: name}):
                 found[f"{kind}/{value['metadata']['name']}"] = value["metadata"]["resourceVersion"]
         return found
+
+    def scale(self, replicas: int, name: str = "chat") -> None:
+        """As the HPA controller does it."""
+        path = f"{self.cluster.api.path('Deployment', name)}/scale"
+        query = "?fieldManager=kube-controller-manager"
+        self.cluster.api.ask("PATCH", path + query, {"spec": {"replicas": replicas}}, MERGE)

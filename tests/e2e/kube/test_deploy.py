@@ -290,8 +290,7 @@ def test_replicas_change_hands_with_an_autoscaler_and_back(typed: Typed) -> None
     assert replicas() == 3
     owners = [m["manager"] for m in api.get("Deployment", "chat")["metadata"]["managedFields"]]
     assert "specctl-handover" in owners
-    # The autoscaler's own hand on it.
-    api.patch("Deployment", "chat", {"spec": {"replicas": 4}}, sub="scale")
+    typed.scale(4)
     again = typed("deploy", *common, "--autoscaler", "hpa", "--set", "draft.K=4", "--no-wait")
     assert again.exit_code == 0, again.stderr
     assert replicas() == 4
