@@ -159,10 +159,10 @@ class _Bench:
         """What is known before any server is."""
         local = any(isinstance(arm, Local) for arm in self._spec.arms)
         order = "blocks: one arm after the other" if local else "interleaved, rotating arms"
-        self.result = replace(
-            self.result,
-            provenance=replace(self.result.provenance, gpu=await gpu.describe(), order=order),
-        )
+        came = replace(self.result.provenance, order=order)
+        if local:  # an address here may be a tunnel: only servers started here have this GPU
+            came = replace(came, gpu=await gpu.describe())
+        self.result = replace(self.result, provenance=came)
         self._progress.begin(len(self._todo), [key.arm for key in self._todo], order)
 
     def groups(self) -> Iterator[Sequence[ArmSpec]]:
@@ -193,16 +193,16 @@ class _Bench:
             for arm in arms:
                 self._met(arm, servers[arm.name])
             self._fit(servers)
-            watch = self._watch(servers)
+            watch = self._watch()
             for key in keys:
                 await self._row(key, servers[key.arm], watch)
 
-    def _watch(self, servers: dict[str, Up]) -> gpu.Watch:
+    def _watch(self) -> gpu.Watch:
         if self._spec.dcgm is not None:
             return gpu.Watch(gpu.Dcgm(self._spec.dcgm), "")
-        if all(each.server.is_here for each in servers.values()):
+        if all(isinstance(arm, Local) for arm in self._spec.arms):
             return gpu.Watch(*gpu.here())
-        return gpu.Watch(None, "the server is on another machine: give --dcgm URL")
+        return gpu.Watch(None, "not started here, so its GPU is not known: give --dcgm URL")
 
     def _met(self, arm: ArmSpec, found: Up) -> None:
         """Note what a server said of itself."""

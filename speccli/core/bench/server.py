@@ -135,11 +135,6 @@ class Server:
             await self._session.close()
 
     @property
-    def is_here(self) -> bool:
-        """Whether it is on this machine."""
-        return self.target.host in {"127.0.0.1", "localhost", "::1"}
-
-    @property
     def client(self) -> Client:
         """What sends requests to it."""
         return Client(

@@ -175,6 +175,19 @@ async def test_no_row_meets_the_prompts_of_another_in_the_prefix_cache(tmp_path:
     assert len(salts) == len(set(salts)) == 4
 
 
+async def test_a_server_that_was_not_started_here_is_not_said_to_have_this_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def described() -> dict[str, Any]:
+        return {"name": "a workstation's"}
+
+    monkeypatch.setattr("speccli.core.bench.gpu.describe", described)
+    async with SimServer(fleet(replica("none"))) as server:
+        result = await bench(tmp_path / "b.json", {"baseline": server.urls[0]}, batch="1")
+    assert result.provenance.gpu is None
+    assert "give --dcgm URL" in str(result.rows[0].power_w.reason)
+
+
 async def test_another_bench_in_the_file_is_not_gone_on_with(tmp_path: Path) -> None:
     out = tmp_path / "b.json"
     async with SimServer(fleet(replica("none"))) as server:
