@@ -91,6 +91,6 @@ def _point(at: float, seconds: float, of: dict[str, float]) -> TrailPoint:
         else generated,
         first_tokens=first,
         decode_steps=steps,
-        waiting=of.get("waiting", 0.0),
-        running=of.get("running", 0.0),
+        waiting=of.get("waiting", math.nan),
+        running=of.get("running", math.nan),
     )
