@@ -264,6 +264,8 @@ def _before(spec: Spec, *, resume: bool) -> Result | None:
         "seed": (old.provenance.seed, spec.seed),
         "temperature": (old.provenance.temperature, spec.sampling.temperature),
         "top_p": (old.provenance.top_p, spec.sampling.top_p),
+        "stand-in": (old.stand_in, spec.stand_in),
+        "baseline": (old.baseline.name if old.baseline else None, spec.baseline),
         "datasets": ([d.name for d in old.datasets], [d.name for d in spec.datasets]),
     }
     arms = {arm.name for arm in old.arms} - {arm.name for arm in spec.arms}

@@ -188,6 +188,18 @@ async def test_a_server_that_was_not_started_here_is_not_said_to_have_this_gpu(
     assert "give --dcgm URL" in str(result.rows[0].power_w.reason)
 
 
+async def test_another_baseline_or_stand_in_is_another_bench(tmp_path: Path) -> None:
+    out = tmp_path / "b.json"
+    async with SimServer(fleet(replica("none"), replica())) as server:
+        urls = dict(zip(("baseline", "eagle3"), server.urls, strict=True))
+        await bench(out, urls, batch="1", stand_in="a small one")
+        plan(out, urls, batch="1", resume=True, stand_in="a small one")
+        with pytest.raises(UsageError, match="stand-in differ"):
+            plan(out, urls, batch="1", resume=True)
+        with pytest.raises(UsageError, match="baseline differ"):
+            plan(out, urls, batch="1", resume=True, stand_in="a small one", baseline="eagle3")
+
+
 async def test_another_bench_in_the_file_is_not_gone_on_with(tmp_path: Path) -> None:
     out = tmp_path / "b.json"
     async with SimServer(fleet(replica("none"))) as server:
