@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from speccli.core.deploy.fallback import Ladder
     from speccli.core.kube.client import Cluster
 
-_EPILOG = """Exit codes: as deploy. 0 proven · 2 refused, failed or refuted · 3 not ready in
-time, or not to be told · 64 usage · 70 a bug in specctl · 130 interrupted."""
+_EPILOG = """Exit codes: 0 ok · 2 refused, failed or refuted · 3 not ready in time, or not to be
+told · 64 usage · 70 a bug in specctl · 130 interrupted."""
 
 app = typer.Typer(
     help="Retreat from a draft that has gone bad, and come back.",
@@ -54,6 +54,10 @@ class Down(StrEnum):
 
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The deployment.")]
+Accept = Annotated[
+    list[str] | None,
+    typer.Option(metavar="CODE", help="A critical finding that keeps nothing out; repeat."),
+]
 Wait = Annotated[
     bool, typer.Option("--wait/--no-wait", help="Wait until it is ready, and prove it.")
 ]
@@ -107,6 +111,7 @@ def apply(
     kubeconfig: KubeconfigOption = None,
     wait: Wait = True,
     timeout: Timeout = None,
+    accept: Accept = None,
     output_format: FormatOption = output.Format.TABLE,
 ) -> None:
     """Serve the same target with a lesser draft, or without one.
@@ -119,7 +124,7 @@ def apply(
     here = is_local(name, to, namespace, context, kubeconfig)
     connect = connector(kubeconfig, context, namespace)
     found, place = _ladder(name, here, namespace, connect)
-    asked = down(found, None if method is None else method.value, place)
+    asked = _with(down(found, None if method is None else method.value, place), accept)
     raise typer.Exit(_run(asked, here, connect, wait, timeout, output_format))
 
 
@@ -132,6 +137,7 @@ def restore(
     kubeconfig: KubeconfigOption = None,
     wait: Wait = True,
     timeout: Timeout = None,
+    accept: Accept = None,
     output_format: FormatOption = output.Format.TABLE,
 ) -> None:
     """Bring back the revision that fallbacks led away from."""
@@ -145,7 +151,14 @@ def restore(
         asked = restored_here(place_of(state(), name), back(found))
     else:
         asked = restored(connect(None), place, name, back(found))
+    asked = _with(asked, accept)
     raise typer.Exit(_run(asked, here, connect, wait, timeout, output_format))
+
+
+def _with(asked: Asked, accept: list[str] | None) -> Asked:
+    from dataclasses import replace
+
+    return replace(asked, accept=(*asked.accept, *(accept or ())))
 
 
 def _ladder(

@@ -120,7 +120,7 @@ def test_a_window_of_nothing_is_refused(command: str, window: str) -> None:
     [
         (("stauts",), "No such command 'stauts'. Did you mean"),
         (("status", "--endpont", "h:1"), "No such option: --endpont"),
-        (("status", "extra"), "unexpected extra argument"),
+        (("status", "one", "two"), "unexpected extra argument"),
         (("status", "--floor", "2"), "Invalid value for '--floor'"),
         (("status", "--floor", "nan"), "floor is nan"),
         (("status", "-o", "xml"), "Invalid value for '--output' / '-o'"),

@@ -210,7 +210,7 @@ def down(found: Ladder, method: str | None, namespace: str | None) -> Asked:
         verdicts = tuple(verdicts_of(recipe, options))
     codes = {v.code for v in verdicts if v.severity == "critical"}
     accept = tuple(dict.fromkeys((*current.accepted, *sorted(codes))))
-    return Asked(recipe, options, namespace, accept)
+    return Asked(recipe, options, namespace, accept, carried=accept)
 
 
 def back(found: Ladder) -> int:
