@@ -64,6 +64,8 @@ class Workload:
     """Whether the controller has seen the newest template."""
     expired: str | None = None
     """What its controller says when its progress deadline has passed."""
+    ready: int = 0
+    """Pods that answer, for however short a time."""
 
     @property
     def done(self) -> bool:
@@ -74,7 +76,10 @@ class Workload:
     @property
     def line(self) -> str:
         """`chat: 1 of 2 pods new, 2 serving`."""
-        return f"{self.name}: {self.updated} of {self.wanted} pods new, {self.available} serving"
+        young = self.ready - self.available
+        more = f", {young} just ready" if young > 0 else ""
+        told = f"{self.updated} of {self.wanted} pods new, {self.available} serving"
+        return f"{self.name}: {told}{more}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,7 @@ def workload_of(deployment: Object) -> Workload:
         surplus=max(0, int(status.get("replicas") or 0) - updated),
         seen=int(status.get("observedGeneration") or 0) >= generation,
         expired=expired,
+        ready=int(status.get("readyReplicas") or 0),
     )
 
 

@@ -183,6 +183,11 @@ def test_a_rollout_is_done_when_every_pod_is_new_and_serves(status: Object, done
     assert workload_of(deployment(**status)).done is done
 
 
+def test_a_pod_that_is_ready_since_a_moment_does_not_count_as_serving_yet() -> None:
+    young = workload_of(deployment(replicas=2, updatedReplicas=2, readyReplicas=2))
+    assert young.line == "chat: 2 of 2 pods new, 0 serving, 2 just ready"
+
+
 def test_a_pool_of_none_is_done() -> None:
     none = deployment(observedGeneration=3)
     none["spec"]["replicas"] = 0
