@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -75,7 +76,8 @@ def later(folder: Path, by: float = 60.0) -> None:
 def test_an_empty_environment_is_enough_and_what_lacks_is_said(engine: Engine) -> None:
     ran = cron("-e", engine.url, *QUICK)
     assert ran.code == 0
-    assert ran.first.startswith("SPECCTL OK - acceptance 0.600, 1 engine, over 0.")
+    # Counters are whole: over 0.3 s the share is within one draft of what it was made.
+    assert re.match(r"SPECCTL OK - acceptance 0\.(59\d|60\d), 1 engine, over 0\.", ran.first)
     assert "\x1b" not in ran.out
     assert ran.err == (
         "specctl: note: nothing is remembered: no folder for what is to be remembered: HOME is "
