@@ -17,13 +17,6 @@ for name in usr lib lib64 bin sbin etc; do
         mount -o remount,bind,ro "$root/$name"
     fi
 done
-while [ "$1" != -- ]; do
-    mkdir -p "$root$1"
-    mount --bind "$1" "$root$1"
-    mount -o remount,bind,ro "$root$1"
-    shift
-done
-shift
 for name in proc sys dev models cache home/vllm tmp; do mkdir -p "$root/$name"; done
 chmod -R a+rX "$root" 2>/dev/null || true
 mount --rbind /proc "$root/proc"
@@ -40,6 +33,14 @@ mount -o remount,bind,ro "$root/models"
 for name in cache home/vllm tmp; do
     mount -t tmpfs -o uid=1000,gid=1000,mode=2775 tmpfs "$root/$name"
 done
+# After those, which would hide what lies below /tmp or a home.
+while [ "$1" != -- ]; do
+    mkdir -p "$root$1"
+    mount --bind "$1" "$root$1"
+    mount -o remount,bind,ro "$root$1"
+    shift
+done
+shift
 mount -o remount,ro "$root"
 exec chroot "$root" setpriv --reuid 1000 --regid 1000 --clear-groups --no-new-privs \
     --bounding-set=-all --inh-caps=-all -- "$@"
