@@ -158,7 +158,7 @@ class Pool:
     """A further deployment of the same target; what is not set is as in the recipe."""
 
     draft: Draft | None = None
-    """None: no draft in `structured`, the recipe's in `canary`."""
+    """None: no draft in `structured`, the recipe's in `canary`, a rung's in `standby`."""
     min: int = _from(1, 1)
     max: int = _from(1, 1)
     image: str | None = None
@@ -167,7 +167,7 @@ class Pool:
     max_num_seqs: int | None = _from(1, None)
 
 
-PoolName = Literal["structured", "canary"]
+PoolName = Literal["structured", "canary", "standby"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +281,42 @@ class Alerts:
 
 
 @dataclass(frozen=True, slots=True)
+class Rung:
+    """A step of the ladder: the same target with a lesser draft."""
+
+    method: Method | None = None
+    """None: the recipe's own draft, with another K or schedule."""
+    model: str | None = None
+    """Of a draft of its own."""
+    k: int | None = field(default=None, metadata={"key": "K", "least": 0, "most": 64})
+    schedule: tuple[tuple[int, int, int], ...] | None = None
+    """K by batch size, [first, last, K]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """The ladder, and when specctl may go down and up it by itself."""
+
+    rungs: tuple[Rung, ...] = ()
+    """From the smallest retreat to the largest; none: half of K, n-gram, off."""
+    standby: Method | None = None
+    """Rung that the pool `standby` keeps warm; None: n-gram where the engine takes it, else off."""
+    cool_down: str = "30m"
+    """After a move, before the next."""
+    hold: str = "5m"
+    """How long a finding lasts before it moves anything."""
+    restore_after: str = "1h"
+    """How long below before the draft is tried again, in a canary; doubled at each refusal."""
+    moves_per_hour: int = _from(1, 2)
+    quiet: tuple[str, ...] = ()
+    """Times of day, HH:MM-HH:MM, in which nothing moves by itself."""
+    time_zone: str = "UTC"
+    """Of the quiet hours: a name of the IANA database."""
+    canary_drafts: int = _from(100, 2000)
+    """Drafts that a canary makes before it is judged."""
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """The whole."""
 
@@ -301,6 +337,7 @@ class Recipe:
     network: Network = field(default_factory=Network)
     cost: Cost = field(default_factory=Cost)
     alerts: Alerts = field(default_factory=Alerts)
+    fallback: Fallback = field(default_factory=Fallback)
     evidence: Mapping[str, str] = field(default_factory=dict)
     """Where each choice comes from, by its key."""
 
