@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from speccli.core.deploy.asked import Asked
-    from speccli.core.deploy.fallback import Ladder
+    from speccli.core.fallback.rungs import Ladder
     from speccli.core.kube.client import Cluster
 
 _EPILOG = """Exit codes: 0 ok · 2 refused, failed or refuted · 3 not ready in time, or not to be
@@ -119,7 +119,7 @@ def apply(
     A new revision, rolled out and proven like every other: the pods are restarted, one after the
     other where no GPU is free. `fallback restore` brings back what was served before.
     """
-    from speccli.core.deploy.fallback import down
+    from speccli.core.fallback.carry import down
 
     here = is_local(name, to, namespace, context, kubeconfig)
     connect = connector(kubeconfig, context, namespace)
@@ -141,8 +141,8 @@ def restore(
     output_format: FormatOption = output.Format.TABLE,
 ) -> None:
     """Bring back the revision that fallbacks led away from."""
-    from speccli.core.deploy.fallback import back, restored, restored_here
     from speccli.core.deploy.place import place as place_of
+    from speccli.core.fallback.carry import back, restored, restored_here
 
     here = is_local(name, to, namespace, context, kubeconfig)
     connect = connector(kubeconfig, context, namespace)
@@ -165,8 +165,8 @@ def _ladder(
     name: str, here: bool, namespace: str | None, connect: Callable[[float | None], Cluster]
 ) -> tuple[Ladder, str | None]:
     """The ladder, and its namespace; None for a local deployment."""
-    from speccli.core.deploy.fallback import on_cluster, on_this_machine
     from speccli.core.deploy.place import place
+    from speccli.core.fallback.carry import on_cluster, on_this_machine
 
     if here:
         return on_this_machine(place(state(), name)), None

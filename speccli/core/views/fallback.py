@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from speccli.core.deploy.fallback import Ladder, Step
+from speccli.core.fallback.rungs import Ladder, Step
 
 SCHEMA = "specctl.fallback/v1"
 

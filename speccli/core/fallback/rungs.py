@@ -1,28 +1,17 @@
-"""Falling back: the same target with a lesser draft, or none; and back again.
+"""The ladder of a deployment: the same target with a lesser draft, or none.
 
-No engine changes its method at run time, so a step is a rolling restart: a deployment like any
-other, with its own revision, trial, rollout and proof.
+No engine changes its method at run time, so a rung is a deployment of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from speccli.core.deploy.asked import Asked, options_again
-from speccli.core.deploy.local import restored as restored_here
-from speccli.core.deploy.prepare import read_record, verdicts_of
-from speccli.core.deploy.remove import restored
 from speccli.core.errors import UsageError
 from speccli.core.kube.record import Record, Revision, recipe_of
-from speccli.core.manifests.options import RenderOptions
 from speccli.core.plan import Plan, plan
 from speccli.core.recipes.model import Draft, Method, Pool, PoolName, Recipe
-
-if TYPE_CHECKING:
-    from speccli.core.deploy.place import Here
-    from speccli.core.kube.client import Cluster
 
 STEPS: tuple[Method, ...] = ("ngram", "none")
 """What there is to fall back to, the smaller retreat first."""
@@ -132,13 +121,6 @@ def _is_below(lesser: Revision, greater: Revision) -> bool:
     return lessened(low, "none") == lessened(high, "none") and low.draft.method in _ways(high)
 
 
-def unfinished(found: Ladder, method: str | None) -> bool:
-    """Whether the step that is asked for was begun, and is to be completed before another."""
-    current = found.record.current
-    begun = current.state in {"applying", "applied"} and current.restores is None
-    return begun and found.back is not None and method in {None, found.recipe.draft.method}
-
-
 def choose(found: Ladder, method: str | None) -> Step:
     """The step that is asked for; None: the smallest that this engine takes.
 
@@ -161,84 +143,3 @@ def choose(found: Ladder, method: str | None) -> Step:
         asked = next(step for step in found.down if method in {None, step.method})
         raise UsageError(f"{asked.method}: {asked.refusals[0]}")
     return fit[0]
-
-
-def on_cluster(cluster: Cluster, given: str | None, name: str) -> tuple[Ladder, str]:
-    """The ladder of a deployment on a cluster, and its namespace.
-
-    Raises:
-        UsageError: there is no such deployment.
-    """
-    namespace = given or cluster.namespace
-    told = read_record(cluster, namespace, name)
-    if told is None:
-        raise UsageError(
-            f"no deployment {name} in namespace {namespace} of {cluster.context}",
-            hint="specctl list shows those there are",
-        )
-    return ladder(told), namespace
-
-
-def on_this_machine(here: Here) -> Ladder:
-    """The ladder of a local deployment.
-
-    Raises:
-        UsageError: there is none of that name.
-    """
-    told = here.record()
-    if told is None:
-        raise UsageError(f"no local deployment {here.name}", hint="specctl list")
-    return ladder(told)
-
-
-def down(found: Ladder, method: str | None, namespace: str | None) -> Asked:
-    """The deployment that a step is; the one under way again, where it was cut short.
-
-    A retreat is not held against rules about the target, which serves already; the cluster's own
-    are asked all the same. `namespace` None: on this machine.
-
-    Raises:
-        UsageError: there is no such step.
-    """
-    current = found.record.current
-    recipe = found.recipe if unfinished(found, method) else choose(found, method).recipe
-    if namespace is None:
-        options = RenderOptions(name=found.record.name)
-        verdicts = plan(recipe).verdicts
-    else:
-        options = replace(options_again(current.options), name=found.record.name)
-        verdicts = tuple(verdicts_of(recipe, options))
-    codes = {v.code for v in verdicts if v.severity == "critical"}
-    accept = tuple(dict.fromkeys((*current.accepted, *sorted(codes))))
-    return Asked(recipe, options, namespace, accept, carried=accept)
-
-
-def back(found: Ladder) -> int:
-    """The number of the revision to restore.
-
-    Raises:
-        UsageError: no fallback led here.
-    """
-    current = found.record.current
-    if current.restores is not None and current.state != "ready":
-        return current.restores  # it was begun, and is to be completed
-    if found.back is None:
-        raise UsageError(
-            f"no fallback led to revision {found.record.current.number} of {found.record.name}",
-            hint=f"specctl rollback {found.record.name} brings any former revision back",
-        )
-    return found.back.number
-
-
-__all__ = [
-    "Ladder",
-    "Step",
-    "back",
-    "choose",
-    "down",
-    "ladder",
-    "on_cluster",
-    "on_this_machine",
-    "restored",
-    "restored_here",
-]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from speccli.core.deploy import fallback
 from speccli.core.deploy.remove import restored
 from speccli.core.errors import ExitCode, UsageError
+from speccli.core.fallback import carry, rungs
 from speccli.core.kube.record import Record, Revision, plain_recipe
 from speccli.core.recipes.load import load
 from speccli.core.recipes.model import Draft, Pool, PoolName, Recipe
@@ -43,11 +43,11 @@ def _record(*recipes: Recipe) -> Record:
 
 
 def test_a_head_can_fall_back_to_ngram_or_to_none() -> None:
-    found = fallback.ladder(_record(EAGLE))
+    found = rungs.ladder(_record(EAGLE))
     assert [step.method for step in found.down] == ["ngram", "none"]
     assert found.back is None
-    assert fallback.choose(found, None).method == "ngram"
-    none = fallback.choose(found, "none")
+    assert rungs.choose(found, None).method == "ngram"
+    none = rungs.choose(found, "none")
     assert none.recipe == NONE
     assert "--speculative-config" not in none.plan.line.command
     assert none.gained_tokens is not None
@@ -55,23 +55,23 @@ def test_a_head_can_fall_back_to_ngram_or_to_none() -> None:
 
 
 def test_ngram_keeps_k_and_needs_no_weights() -> None:
-    step = fallback.choose(fallback.ladder(_record(EAGLE)), "ngram")
+    step = rungs.choose(rungs.ladder(_record(EAGLE)), "ngram")
     assert step.recipe.draft.k == EAGLE.draft.k
     assert step.recipe.draft.model is None
     assert not step.refusals
 
 
 def test_at_the_bottom_there_is_no_way_down() -> None:
-    found = fallback.ladder(_record(NONE, NGRAM, EAGLE))
+    found = rungs.ladder(_record(NONE, NGRAM, EAGLE))
     assert found.down == ()
     with pytest.raises(UsageError, match="nothing to fall back to") as caught:
-        fallback.choose(found, None)
+        rungs.choose(found, None)
     assert caught.value.hint == "specctl fallback restore chat"
 
 
 def test_a_step_that_is_none_is_refused() -> None:
     with pytest.raises(UsageError, match="ngram is no step down"):
-        fallback.choose(fallback.ladder(_record(NGRAM, EAGLE)), "ngram")
+        rungs.choose(rungs.ladder(_record(NGRAM, EAGLE)), "ngram")
 
 
 @pytest.mark.parametrize(
@@ -89,29 +89,29 @@ def test_a_step_that_is_none_is_refused() -> None:
 def test_the_way_back_is_where_the_fallbacks_began(
     history: tuple[Recipe, ...], number: int | None
 ) -> None:
-    found = fallback.ladder(_record(*history))
+    found = rungs.ladder(_record(*history))
     assert (found.back.number if found.back else None) == number
     if number is None:
         with pytest.raises(UsageError, match="no fallback led"):
-            fallback.back(found)
+            carry.back(found)
     else:
-        assert fallback.back(found) == number
+        assert carry.back(found) == number
 
 
 def test_down_and_back_are_revisions_of_one_deployment() -> None:
     fake, heard = FakeCluster(), Heard()
     deploy(fake, heard, asked())
-    found, place = fallback.on_cluster(fake, None, "chat")  # type: ignore[arg-type]
+    found, place = carry.on_cluster(fake, None, "chat")  # type: ignore[arg-type]
 
-    outcome = deploy(fake, heard, fallback.down(found, "none", place))
+    outcome = deploy(fake, heard, carry.down(found, "none", place))
     assert outcome.record.current.number == 2
     # The played engine drafts whatever it is told: the proof must not take that for none.
     assert outcome.exit_code is ExitCode.CRITICAL
     words = str(fake.objects["Deployment", "chat"])
     assert "--speculative-config" not in words
 
-    found, place = fallback.on_cluster(fake, None, "chat")  # type: ignore[arg-type]
-    again = restored(fake, place, "chat", fallback.back(found))  # type: ignore[arg-type]
+    found, place = carry.on_cluster(fake, None, "chat")  # type: ignore[arg-type]
+    again = restored(fake, place, "chat", carry.back(found))  # type: ignore[arg-type]
     deploy(fake, heard, again)
     assert record(fake).current.restores == 1
     assert "--speculative-config" in str(fake.objects["Deployment", "chat"])
@@ -119,7 +119,7 @@ def test_down_and_back_are_revisions_of_one_deployment() -> None:
 
 def test_what_is_not_deployed_cannot_fall_back() -> None:
     with pytest.raises(UsageError, match="no deployment chat"):
-        fallback.on_cluster(FakeCluster(), None, "chat")  # type: ignore[arg-type]
+        carry.on_cluster(FakeCluster(), None, "chat")  # type: ignore[arg-type]
 
 
 def _begun(told: Record, **changes: Any) -> Record:
@@ -127,16 +127,16 @@ def _begun(told: Record, **changes: Any) -> Record:
 
 
 def test_a_step_that_was_cut_short_is_completed_and_not_taken_twice() -> None:
-    found = fallback.ladder(_begun(_record(NGRAM, EAGLE)))
-    assert fallback.down(found, None, "ns").recipe == NGRAM
-    assert fallback.down(found, "none", "ns").recipe == NONE
-    done = fallback.ladder(_record(NGRAM, EAGLE))
-    assert fallback.down(done, None, "ns").recipe == NONE
+    found = rungs.ladder(_begun(_record(NGRAM, EAGLE)))
+    assert carry.down(found, None, "ns").recipe == NGRAM
+    assert carry.down(found, "none", "ns").recipe == NONE
+    done = rungs.ladder(_record(NGRAM, EAGLE))
+    assert carry.down(done, None, "ns").recipe == NONE
 
 
 def test_a_restore_that_was_cut_short_is_completed() -> None:
-    found = fallback.ladder(_begun(_record(EAGLE, NGRAM, EAGLE), restores=1))
-    assert fallback.back(found) == 1
+    found = rungs.ladder(_begun(_record(EAGLE, NGRAM, EAGLE), restores=1))
+    assert carry.back(found) == 1
 
 
 def test_pools_do_not_keep_a_bad_draft_of_their_own() -> None:
@@ -145,18 +145,18 @@ def test_pools_do_not_keep_a_bad_draft_of_their_own() -> None:
         "canary": Pool(draft=EAGLE.draft),
     }
     drafting = replace(EAGLE, pools=pools)
-    for method in fallback.STEPS:
-        lesser = fallback.lessened(drafting, method)
+    for method in rungs.STEPS:
+        lesser = rungs.lessened(drafting, method)
         assert all(pool.draft is None for pool in lesser.pools.values())
-    assert fallback.ladder(_record(fallback.lessened(drafting, "none"), drafting)).back is not None
-    half = fallback.ladder(_record(replace(drafting, draft=Draft())))
+    assert rungs.ladder(_record(rungs.lessened(drafting, "none"), drafting)).back is not None
+    half = rungs.ladder(_record(replace(drafting, draft=Draft())))
     assert [step.method for step in half.down] == ["none"]
 
 
 def test_a_folder_of_this_machine_is_fine_for_a_local_deployment() -> None:
     local = replace(EAGLE, target=replace(EAGLE.target, model="/models/target"))
-    found = fallback.ladder(_record(local))
-    asked_for = fallback.down(found, "none", None)
+    found = rungs.ladder(_record(local))
+    asked_for = carry.down(found, "none", None)
     assert asked_for.recipe.draft.method == "none"
     with pytest.raises(UsageError, match="lies on a claim or image"):
-        fallback.down(found, "none", "ns")
+        carry.down(found, "none", "ns")

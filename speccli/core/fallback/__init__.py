@@ -1,0 +1,1 @@
+"""Down from a draft that has gone bad, and back when it is well."""
