@@ -39,8 +39,8 @@ def import_(
     profile_export_aiperf.json is read with the files beside it. What a file does not hold is
     unknown in the bench, with the reason.
     """
+    from speccli.core.bench.form import write
     from speccli.core.bench.imports import import_files
-    from speccli.core.bench.results import write
 
     result = import_files(files, dataset=dataset, baseline=baseline, name=name or out.stem)
     write(out, result)

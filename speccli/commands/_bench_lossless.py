@@ -55,7 +55,7 @@ def lossless(
     if ask is not None:
         result = _asked(result, ask, dataset or (), data)
         if out is not None:
-            from speccli.core.bench.results import write
+            from speccli.core.bench.form import write
 
             write(out, result)
     found = compared(result, baseline)

@@ -234,8 +234,8 @@ def run(
     given = {name: value for name, value in locals().items() if name not in _NOT_ASKED}
     from speccli.core.bench import asked as asking
     from speccli.core.bench.external import run_with
+    from speccli.core.bench.form import to_json
     from speccli.core.bench.progress import Progress
-    from speccli.core.bench.results import to_json
 
     settings = source.settings()
     command = shlex.join(["specctl", *sys.argv[1:]])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from speccli.core.bench import results
+from speccli.core.bench import form, results
 from speccli.main import app
 from tests.support.benches import PLAIN, Noise, Planted, bench, sweep
 
@@ -25,7 +25,7 @@ def run(*words: str) -> Result:
 
 
 def keep(result: results.Result, name: str = "bench.json") -> str:
-    results.write(Path(name), result)
+    form.write(Path(name), result)
     return name
 
 
@@ -135,7 +135,7 @@ def test_imported_files_are_written_as_a_bench() -> None:
     result = run("import", f"none={VLLM}", "eagle3=fast.json", "--out", "got.json")
     assert (result.exit_code, result.stdout) == (0, "got.json\n")
     assert "2 rows of none, eagle3 from vllm-bench" in result.stderr
-    assert results.read(Path("got.json")).name == "got"
+    assert form.read(Path("got.json")).name == "got"
     assert run("compare", "got.json").exit_code == 3, "measured once"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from speccli.core.bench.results import read
+from speccli.core.bench.form import read
 from tests.support.processes import shell, started
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from speccli.core.bench.results import write
+from speccli.core.bench.form import write
 from speccli.main import app
 from tests.support.benches import PLAIN, Noise, Planted, bench
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from speccli.core.bench.compare import compare
-from speccli.core.bench.results import Result, read
+from speccli.core.bench.form import read
+from speccli.core.bench.results import Result
 from tests.e2e.harness import Server, Tally
 from tests.support.processes import ROOT, environment, started
 from tests.support.real import absent

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from speccli.core.bench.results import read, write
+from speccli.core.bench.form import read, write
 from tests.e2e.harness import Server
 
 pytestmark = pytest.mark.real_vllm

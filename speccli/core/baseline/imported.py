@@ -11,7 +11,7 @@ from typing import Any
 
 from speccli.core.baseline.from_bench import of_bench, speeds
 from speccli.core.baseline.model import SCHEMA, Baseline, BatchSpeed, Key, from_json
-from speccli.core.bench import results
+from speccli.core.bench import form, results
 from speccli.core.bench.compare import baseline_of
 from speccli.core.errors import UsageError
 from speccli.core.stats.drift import Dispersion, per_draft_variance
@@ -36,7 +36,7 @@ def read_any(path: Path, name: str | None, told: Key, arm: str | None = None) ->
     """
     value = _json(path)
     if isinstance(value, dict) and value.get("schema") == results.SCHEMA:
-        return of_bench(results.read(path), arm, name or path.stem, told)
+        return of_bench(form.read(path), arm, name or path.stem, told)
     if isinstance(value, dict) and value.get("schema") == SCHEMA:
         found = from_json(value, str(path))
         key = told.over(found.key)
@@ -57,7 +57,7 @@ def plain_speed(path: Path) -> tuple[BatchSpeed, ...]:
     """
     value = _json(path)
     if isinstance(value, dict) and value.get("schema") == results.SCHEMA:
-        result = results.read(path)
+        result = form.read(path)
         return speeds(result, baseline_of(result, None))
     try:
         row = BatchSpeed(

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from speccli.core.bench import arms as arms_
 from speccli.core.bench import datasets as datasets_
-from speccli.core.bench import external, results
+from speccli.core.bench import external, form
 from speccli.core.bench.arms import ArmSpec
 from speccli.core.bench.measure import Sampling
 from speccli.core.bench.results import Load, Result
@@ -258,7 +258,7 @@ def _before(spec: Spec, *, resume: bool) -> Result | None:
         raise UsageError(
             f"{spec.out} is there already", hint="--resume goes on with it, or give another --out"
         )
-    old = results.read(spec.out)
+    old = form.read(spec.out)
     asked: dict[str, Any] = {
         "load": (old.load, spec.load),
         "seed": (old.provenance.seed, spec.seed),
@@ -284,7 +284,7 @@ def left_behind(spec: Spec) -> str:
     if not spec.out.exists():
         return "nothing was measured yet"
     whole = sum(1 for _ in spec.rows())
-    kept = len(results.read(spec.out).rows)
+    kept = len(form.read(spec.out).rows)
     return f"{kept} of {whole} rows are kept in {spec.out}; the same with --resume goes on"
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from speccli.core.bench.results import Arm, Dataset, Load, Provenance, Result, Row, read
+from speccli.core.bench.form import read
+from speccli.core.bench.results import Arm, Dataset, Load, Provenance, Result, Row
 from speccli.core.errors import UsageError
 
 _APART = "blocks: several files, measured one after the other"

@@ -18,10 +18,11 @@ from speccli.core.bench import gpu, provenance
 from speccli.core.bench.arms import ArmSpec, Local
 from speccli.core.bench.client import Answer
 from speccli.core.bench.datasets import Prompts
+from speccli.core.bench.form import write
 from speccli.core.bench.load import Shape
 from speccli.core.bench.measure import Key, MeasureRow, Sampling, measure, now
 from speccli.core.bench.progress import Progress
-from speccli.core.bench.results import Arm, Client, Dataset, Load, Result, Row, write
+from speccli.core.bench.results import Arm, Client, Dataset, Load, Result, Row
 from speccli.core.bench.started import Up, up
 from speccli.core.errors import SpecctlError, UsageError
 from speccli.core.sources.access import Access

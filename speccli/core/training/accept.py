@@ -13,9 +13,10 @@ from typing import Any
 
 from speccli.core.bench.arms import Local
 from speccli.core.bench.datasets import Prompts
+from speccli.core.bench.form import read
 from speccli.core.bench.measure import Sampling
 from speccli.core.bench.progress import Progress
-from speccli.core.bench.results import Load, Result, read
+from speccli.core.bench.results import Load, Result
 from speccli.core.bench.run import Spec
 from speccli.core.bench.run import run as bench
 

@@ -8,7 +8,8 @@ import pytest
 from speccli.core.baseline import Key
 from speccli.core.baseline.from_bench import of_bench, speeds
 from speccli.core.baseline.imported import plain_speed, read_any
-from speccli.core.bench.results import Acceptance, Result, write
+from speccli.core.bench.form import write
+from speccli.core.bench.results import Acceptance, Result
 from speccli.core.errors import UsageError
 from tests.support.benches import PLAIN, RATES, Noise, Planted, bench
 

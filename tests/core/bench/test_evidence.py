@@ -9,7 +9,8 @@ from statistics import mean
 import pytest
 
 from speccli.core.bench.compare import compare
-from speccli.core.bench.results import Result, Row, read
+from speccli.core.bench.form import read
+from speccli.core.bench.results import Result, Row
 from speccli.core.bench.student import quantile
 
 DOCS = Path(__file__).parents[3] / "docs"

@@ -17,9 +17,10 @@ from speccli.core.bench.aiperf_profile import AiperfProfile
 from speccli.core.bench.asked import exit_code
 from speccli.core.bench.by_tool import ByTool
 from speccli.core.bench.datasets import Prompt
+from speccli.core.bench.form import read
 from speccli.core.bench.imports import read_levels
 from speccli.core.bench.progress import Progress
-from speccli.core.bench.results import Result, read
+from speccli.core.bench.results import Result
 from speccli.core.bench.run import run
 from speccli.core.bench.vllm_serve import VllmServe
 from speccli.core.config import Settings

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from speccli.core.bench.compare import compare
+from speccli.core.bench.form import from_json, to_json
 from speccli.core.bench.imports import import_files, read_levels
-from speccli.core.bench.results import from_json, to_json
 from speccli.core.errors import UsageError
 
 DATA = Path(__file__).parents[2] / "data" / "bench"

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from speccli.core.bench.compare import compare
+from speccli.core.bench.form import write
 from speccli.core.bench.merge import read_all
-from speccli.core.bench.results import Result, Samples, write
+from speccli.core.bench.results import Result, Samples
 from speccli.core.errors import UsageError
 from tests.support.benches import PLAIN, Noise, Planted, bench
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from speccli.core.bench.codec import FormError
+from speccli.core.bench.form import from_json, read, to_json, write
 from speccli.core.bench.results import (
     Acceptance,
     Arm,
@@ -21,10 +22,6 @@ from speccli.core.bench.results import (
     Samples,
     Spread,
     Statistic,
-    from_json,
-    read,
-    to_json,
-    write,
 )
 from speccli.core.errors import UsageError
 from speccli.core.values import Number

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from speccli.core.bench import asked
+from speccli.core.bench.form import read
 from speccli.core.bench.progress import Progress
-from speccli.core.bench.results import read
 from speccli.core.bench.run import run
 from speccli.core.errors import ExitCode, UnreachableError, UsageError
 from speccli.core.sim import Change
@@ -146,7 +146,7 @@ async def test_resuming_measures_what_is_missing_and_nothing_else(tmp_path: Path
         urls = dict(zip(("baseline", "eagle3"), server.urls, strict=True))
         whole = await bench(out, urls, batch="1,2")
         kept = tuple(row for row in whole.rows if row.key != ("eagle3", 2, None, "builtin", 0))
-        from speccli.core.bench.results import write
+        from speccli.core.bench.form import write
 
         write(out, replace(whole, rows=kept, complete=False, finished=None))
         said: list[str] = []
@@ -218,7 +218,7 @@ async def test_another_model_behind_an_arm_is_not_gone_on_with(tmp_path: Path) -
     async with SimServer(fleet(replica("none"), replica(), replica("ngram"))) as server:
         plain, eagle, ngram = server.urls
         result = await bench(out, {"baseline": plain, "draft": eagle}, batch="1")
-        from speccli.core.bench.results import write
+        from speccli.core.bench.form import write
 
         write(out, replace(result, rows=result.rows[:1], complete=False))
         made = plan(out, {"baseline": plain, "draft": ngram}, batch="1", resume=True)

@@ -1,0 +1,94 @@
+"""A bench's result as JSON (`specctl.bench/v1`): written, read back, checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from speccli.core.bench.codec import FormError, decode, encode
+from speccli.core.bench.results import SCHEMA, Result, Samples
+from speccli.core.errors import UsageError
+from speccli.core.state import StateError, write_atomic
+
+
+def to_json(result: Result) -> dict[str, Any]:
+    """The document, `schema` first."""
+    document: dict[str, Any] = encode(result)
+    texts = {} if result.texts is None else {"texts": document["texts"]}
+    head = {"schema": document.pop("schema")}
+    document.pop("texts")
+    return head | document | texts
+
+
+def from_json(document: Any) -> Result:
+    """The result in a document.
+
+    Raises:
+        FormError: it is not of the form, with the place.
+    """
+    if not isinstance(document, Mapping):
+        raise FormError("it is not a JSON object")
+    told = document.get("schema")
+    if told != SCHEMA:
+        raise FormError(f"its schema is {told!r}, not {SCHEMA!r}")
+    result = decode(Result, document)
+    _consistent(result)
+    return result
+
+
+def _consistent(result: Result) -> None:
+    """What types alone do not say."""
+    arms = [arm.name for arm in result.arms]
+    if len(set(arms)) != len(arms):
+        raise FormError("arms: two have the same name")
+    seen: set[Any] = set()
+    for i, row in enumerate(result.rows):
+        if row.arm not in arms:
+            raise FormError(f"rows[{i}].arm is {row.arm!r}, which is none of the arms")
+        if (row.batch is None) == (row.rate is None):
+            raise FormError(f"rows[{i}] must have a batch or a rate, and not both")
+        if row.key in seen:
+            raise FormError(f"rows[{i}] is there twice ({row.label})")
+        seen.add(row.key)
+        lists = [getattr(row.samples, each.name) for each in fields(Samples)]
+        if len({len(each) for each in lists if each}) > 1:
+            raise FormError(f"rows[{i}].samples has lists of different lengths")
+
+
+def read(path: Path) -> Result:
+    """A result from its file.
+
+    Raises:
+        UsageError: the file cannot be read, or is not a bench result.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        hint = "`specctl bench run --out FILE` writes one"
+        raise UsageError(f"{path} is not JSON: {error}", hint=hint) from error
+    try:
+        return from_json(document)
+    except FormError as error:
+        raise UsageError(
+            f"{path} is not a bench result: {error}",
+            hint="`specctl bench run` writes one, `specctl bench import` makes one of other tools'",
+        ) from error
+
+
+def write(path: Path, result: Result) -> None:
+    """Replace the file by this result, wholly or not at all.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    text = json.dumps(to_json(result), ensure_ascii=False, allow_nan=False)
+    try:
+        write_atomic(path, text + "\n")
+        path.chmod(0o644)
+    except StateError as error:
+        raise UsageError(error.message, hint="give --out FILE") from error
