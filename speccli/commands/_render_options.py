@@ -18,15 +18,24 @@ class Pool(StrEnum):
 
     STRUCTURED = "structured"
     CANARY = "canary"
+    STANDBY = "standby"
 
     @property
     def word(self) -> PoolName:
         """As recipes name it."""
-        return "canary" if self is Pool.CANARY else "structured"
+        return _WORDS[self]
+
+
+_WORDS: dict[Pool, PoolName] = {
+    Pool.STRUCTURED: "structured",
+    Pool.CANARY: "canary",
+    Pool.STANDBY: "standby",
+}
 
 
 Autoscaler = Literal["keda", "hpa", "none"]
 Rules = Literal["all", "scaling", "none"]
+Traffic = Literal["main", "standby"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +62,7 @@ class RenderFlags:
         ),
     ] = None
     pool: Annotated[
-        list[Pool] | None, typer.Option(help="A pool beside the main one; repeat for both.")
+        list[Pool] | None, typer.Option(help="A pool beside the main one; repeat for more.")
     ] = None
     canary: Annotated[bool, typer.Option("--canary", help="The same as --pool canary.")] = False
     autoscaler: Annotated[Autoscaler, typer.Option(help="What scales it.")] = "keda"
@@ -111,6 +120,14 @@ class RenderFlags:
         ),
     ] = None
 
+    traffic: Annotated[
+        Traffic | None,
+        typer.Option(
+            help="The pool that takes the requests.",
+            show_default="main; of a deployment that is there: as it is",
+        ),
+    ] = None
+
     def options(self) -> RenderOptions:
         """What they ask for.
 
@@ -141,4 +158,5 @@ class RenderFlags:
             monitor_labels=labels_of(self.label or ()),
             prometheus=self.prometheus or core.PROMETHEUS,
             api_server=tuple(self.api_server or ()),
+            traffic=self.traffic or "main",
         )

@@ -47,6 +47,18 @@ VARIANTS: Mapping[str, tuple[RenderOptions, tuple[str, ...]]] = {
         ),
         (),
     ),
+    "standby": (replace(_PLAIN, pools=("standby",)), ("scheduling.priority=1000",)),
+    "moved": (
+        replace(
+            _PLAIN,
+            inference_pool=True,
+            gateway="gateways/inference",
+            pools=("structured", "canary", "standby"),
+            traffic="standby",
+            standby_min=2,
+        ),
+        ("scaling.max=6",),
+    ),
     "everything": (
         replace(
             _PLAIN,

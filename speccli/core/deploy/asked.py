@@ -39,6 +39,10 @@ class Asked:
     """Those of them that nobody typed: a former revision has them."""
     force: bool = False
     """Whether fields of other managers are taken over."""
+    moves: bool = False
+    """Whether `options.traffic` was asked for; else the traffic stays where it is."""
+    awaited: tuple[str, ...] = ()
+    """The pools that the rollout and the proof are about; none: all."""
     wait: bool = True
     timeout_s: float | None = None
     """For the rollout; None: by the pods' own budgets."""

@@ -17,7 +17,7 @@ PICKER_PORT = 9002
 
 
 def inference_pool(unit: Unit, options: RenderOptions) -> Object | None:
-    """The pool an endpoint picker chooses from; None for the canary, which is in the main one.
+    """The pool an endpoint picker chooses from; None for the canary, which is in another.
 
     The picker itself (Service NAME-epp) comes from its own chart.
     """
@@ -41,7 +41,10 @@ def inference_pool(unit: Unit, options: RenderOptions) -> Object | None:
 
 
 def route(units: Sequence[Unit], options: RenderOptions) -> Object:
-    """Requests for the structured pool's model go there, all others to the main pool."""
+    """Requests for the structured pool's model go there, all others to the pool that serves.
+
+    A Service leads to that pool by itself; between InferencePools the weights decide.
+    """
     space, _, gateway = (options.gateway or "").rpartition("/")
     parent = {
         "group": "gateway.networking.k8s.io",
@@ -51,7 +54,9 @@ def route(units: Sequence[Unit], options: RenderOptions) -> Object:
     }
     hosts = {"hostnames": list(options.hostnames)} if options.hostnames else {}
     main = units[0]
-    rules = [_rule(unit, options) for unit in reversed(units) if unit.pool != "canary"]
+    routed = [unit for unit in reversed(units) if unit.pool not in {"canary", "standby"}]
+    standby = next((unit for unit in units if unit.pool == "standby"), None)
+    rules = [_rule(unit, standby if unit is main else None, options) for unit in routed]
     return {
         "apiVersion": "gateway.networking.k8s.io/v1",
         "kind": "HTTPRoute",
@@ -60,17 +65,30 @@ def route(units: Sequence[Unit], options: RenderOptions) -> Object:
     }
 
 
-def _rule(unit: Unit, options: RenderOptions) -> Object:
+def _rule(unit: Unit, standby: Unit | None, options: RenderOptions) -> Object:
     match: Object = {"path": {"type": "PathPrefix", "value": "/v1/"}}
     if unit.pool != "main":
         match["headers"] = [{"type": "Exact", "name": MODEL_HEADER, "value": unit.served_model}]
-    backend: Object = {"group": "", "kind": "Service", "name": unit.name, "port": 80}
+    backends: list[Object] = [
+        {"group": "", "kind": "Service", "name": unit.name, "port": 80, "weight": 1}
+    ]
     if options.inference_pool:
-        group = "inference.networking.k8s.io"
-        backend = {"group": group, "kind": "InferencePool", "name": unit.name, "port": names.PORT}
+        pools = [unit] if standby is None else [unit, standby]
+        serving = options.traffic if standby else unit.pool
+        backends = [_inference(each, weight=int(each.pool == serving)) for each in pools]
     return {
         "matches": [match],
-        "backendRefs": [{**backend, "weight": 1}],
+        "backendRefs": backends,
         # A stream lasts as long as its answer.
         "timeouts": {"request": "0s"},
+    }
+
+
+def _inference(unit: Unit, weight: int) -> Object:
+    return {
+        "group": "inference.networking.k8s.io",
+        "kind": "InferencePool",
+        "name": unit.name,
+        "port": names.PORT,
+        "weight": weight,
     }

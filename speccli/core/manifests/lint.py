@@ -246,6 +246,8 @@ def _inference_pool(each: Object, whole: Whole) -> Iterator[str]:
 
 def _route(each: Object, whole: Whole) -> Iterator[str]:
     for rule in each["spec"]["rules"]:
+        if not any(backend["weight"] > 0 for backend in rule["backendRefs"]):
+            yield "a rule whose requests go nowhere"
         for backend in rule["backendRefs"]:
             if backend["name"] not in whole.named(backend["kind"]):
                 yield f"{backend['kind']} {backend['name']} is not rendered"

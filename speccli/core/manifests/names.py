@@ -13,7 +13,7 @@ NAMESPACE = "specctl.dev/namespace"
 """Whose an object of the cluster is: another namespace may have a deployment of the same name."""
 POOL = "specctl.dev/pool"
 SERVICE = "specctl.dev/service"
-"""Which Service sends to a pod: the canary's pods take a share of the main pool's traffic."""
+"""Whose traffic a pod takes: the canary's pods take a share of the pool's that serves."""
 CONFIG_HASH = "specctl.dev/config-hash"
 METHOD = "specctl.dev/spec-method"
 
@@ -36,9 +36,9 @@ def pool_name(deployment: str, pool: PoolName | Main) -> str:
     return deployment if pool == "main" else f"{deployment}-{pool}"
 
 
-def service_name(deployment: str, pool: PoolName | Main) -> str:
-    """The Service whose traffic a pool takes."""
-    return pool_name(deployment, "structured") if pool == "structured" else deployment
+def service_name(deployment: str, pool: PoolName | Main, traffic: Main = "main") -> str:
+    """What a pool's pods are known by to Services: a canary is in the pool that serves."""
+    return pool_name(deployment, traffic if pool == "canary" else pool)
 
 
 def labels(deployment: str, pool: str | None = None) -> dict[str, str]:
@@ -54,7 +54,7 @@ def selector(deployment: str, pool: str | None = None) -> dict[str, str]:
 
 
 def served(deployment: str, pool: str) -> dict[str, str]:
-    """What the Service of a pool selects."""
+    """What selects a pool's pods, and a canary's that are in it."""
     return {**selector(deployment), SERVICE: service_name(deployment, pool)}
 
 

@@ -32,6 +32,7 @@ PROMETHEUS = "http://prometheus-operated.monitoring.svc:9090"
 
 Autoscaler = Literal["keda", "hpa", "none"]
 Rules = Literal["all", "scaling", "none"]
+Traffic = Literal["main", "standby"]
 
 _LONGEST = 43
 """KEDA labels its HPA keda-hpa-NAME-structured, and a label's value has 63 characters at most."""
@@ -73,6 +74,10 @@ class RenderOptions:
     """What the autoscaler asks."""
     api_server: tuple[str, ...] = ()
     """Address ranges of the API servers, beside the recipe's `network.api_server`."""
+    traffic: Traffic = "main"
+    """The pool that takes the requests; a canary takes its share beside it."""
+    standby_min: int | None = None
+    """Servers that the pool standby has at least, in place of its own `min`: while it serves."""
 
 
 def deployment_name(recipe: Recipe, options: RenderOptions) -> str:

@@ -35,7 +35,7 @@ def template(unit: Unit, options: RenderOptions) -> Object:
         "metadata": {
             "labels": {
                 **names.labels(unit.deployment, unit.pool),
-                names.SERVICE: names.service_name(unit.deployment, unit.pool),
+                names.SERVICE: names.service_name(unit.deployment, unit.pool, options.traffic),
                 names.METHOD: method,
             },
             "annotations": {},

@@ -1,4 +1,4 @@
-"""The pools of a deployment: the main one, structured output, a canary; each a plan of its own."""
+"""The pools of a deployment: main, structured output, canary, standby; each a plan of its own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from speccli.core.errors import UsageError
 from speccli.core.manifests.names import pool_name
 from speccli.core.manifests.options import RenderOptions, deployment_name
 from speccli.core.manifests.sizes import Times, times
+from speccli.core.manifests.standby import standby_draft
 from speccli.core.plan import Plan, plan
 from speccli.core.recipes.model import Draft, Pool, PoolName, Recipe
 
@@ -21,7 +22,7 @@ class Unit:
     """One pool, ready to be rendered."""
 
     pool: str
-    """`main`, `structured` or `canary`."""
+    """`main`, `structured`, `canary` or `standby`."""
     name: str
     deployment: str
     plan: Plan
@@ -56,8 +57,20 @@ def units(recipe: Recipe, options: RenderOptions) -> list[Unit]:
     for name in get_args(PoolName):
         if name in wanted:
             pool = recipe.pools.get(name, Pool())
-            found.append(_unit(name, pool_recipe(recipe, name, pool), deployment, options, pool))
+            given = _grown(recipe, pool, options) if name == "standby" else pool
+            found.append(_unit(name, pool_recipe(recipe, name, pool), deployment, options, given))
+    if options.traffic == "standby" and all(unit.pool != "standby" for unit in found):
+        raise UsageError(
+            f"traffic to the pool standby, and {deployment} has none",
+            hint="--pool standby, pools.standby in the recipe, or --traffic main",
+        )
     return found
+
+
+def _grown(recipe: Recipe, pool: Pool, options: RenderOptions) -> Pool:
+    """The standby as it may become: when it serves it scales as far as the main pool does."""
+    least = pool.min if options.standby_min is None else options.standby_min
+    return replace(pool, min=least, max=max(pool.max, recipe.scaling.max, least))
 
 
 def pool_recipe(recipe: Recipe, name: PoolName, pool: Pool) -> Recipe:
@@ -70,6 +83,8 @@ def pool_recipe(recipe: Recipe, name: PoolName, pool: Pool) -> Recipe:
         engine = replace(engine, served_model_name=alias)
     elif pool.draft is not None:
         draft = pool.draft
+    elif name == "standby":
+        draft = standby_draft(recipe)
     if pool.version is not None:
         engine = replace(engine, version=pool.version, image=None)
     if pool.image is not None:

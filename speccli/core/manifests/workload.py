@@ -55,9 +55,13 @@ def deployment(unit: Unit, options: RenderOptions) -> Object:
 
 
 def service(unit: Unit, options: RenderOptions) -> Object | None:
-    """The Service; None for the canary, which takes its share of the main pool's."""
+    """The Service; None for the canary, which takes its share of another's.
+
+    The main one is the deployment's address: it leads to the pool that serves.
+    """
     if unit.pool == "canary":
         return None
+    to = options.traffic if unit.pool == "main" else unit.pool
     port = {"name": names.PORT_NAME, "port": 80, "targetPort": names.PORT_NAME, "protocol": "TCP"}
     return {
         "apiVersion": "v1",
@@ -65,7 +69,7 @@ def service(unit: Unit, options: RenderOptions) -> Object | None:
         "metadata": names.meta(unit.name, options.namespace, unit.deployment, unit.pool),
         "spec": {
             "type": "ClusterIP",
-            "selector": names.served(unit.deployment, unit.pool),
+            "selector": names.served(unit.deployment, to),
             "ports": [port],
         },
     }

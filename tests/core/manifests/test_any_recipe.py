@@ -60,7 +60,7 @@ SETS = {
         {
             "autoscaler": st.sampled_from(["keda", "hpa", "none"]),
             "kubernetes": st.tuples(st.just(1), st.integers(29, 37)),
-            "pools": st.sampled_from([(), ("structured",), ("structured", "canary")]),
+            "pools": st.sampled_from([(), ("structured",), ("structured", "canary"), ("standby",)]),
             "dra": st.booleans(),
             "inference_pool": st.booleans(),
             "surge": st.integers(0, 3),

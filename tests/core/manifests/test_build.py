@@ -217,6 +217,92 @@ def test_the_canary_takes_a_share_of_the_main_pools_traffic_and_the_structured_p
     assert len([each for each in rendering if each["kind"] == "Service"]) == 2
 
 
+def taken_by(rendering: list[Object], service: str) -> set[str]:
+    """The pools that a Service leads to."""
+    wanted = of("Service", rendering, service)["spec"]["selector"]
+    templates = [each["spec"]["template"] for each in rendering if each["kind"] == "Deployment"]
+    pods = [template["metadata"]["labels"] for template in templates]
+    return {labels["specctl.dev/pool"] for labels in pods if wanted.items() <= labels.items()}
+
+
+NAME = "llama-3-3-70b-eagle3-h100"
+
+
+def test_a_standby_is_warm_and_takes_nothing_until_the_traffic_is_its() -> None:
+    pools = ("canary", "standby")
+    before = made("default", pools=pools)
+    assert taken_by(before, NAME) == {"main", "canary"}
+    assert taken_by(before, f"{NAME}-standby") == {"standby"}
+    after = made("default", pools=pools, traffic="standby")
+    assert taken_by(after, NAME) == {"standby", "canary"}
+
+
+def test_a_switch_restarts_no_pod() -> None:
+    options: list[dict[str, Any]] = [{"traffic": "main"}, {"traffic": "standby", "standby_min": 3}]
+    before, after = (made("gateway", pools=("structured", "standby"), **each) for each in options)
+    changed = [b["kind"] for a, b in zip(before, after, strict=True) if a != b]
+    assert changed == ["Service", "ScaledObject", "HTTPRoute"]
+
+
+def test_a_routes_weights_are_with_the_pool_that_serves() -> None:
+    def weights(**more: Any) -> dict[str, int]:
+        rule = of("HTTPRoute", made("gateway", pools=("standby",), **more))["spec"]["rules"][-1]
+        return {each["name"]: each["weight"] for each in rule["backendRefs"]}
+
+    assert weights() == {NAME: 1, f"{NAME}-standby": 0}
+    assert weights(traffic="standby") == {NAME: 0, f"{NAME}-standby": 1}
+    # A Service leads to the pool that serves by itself.
+    assert weights(traffic="standby", inference_pool=False) == {NAME: 1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "method", "k"),
+    [
+        pytest.param((), "ngram", 3, id="n-gram-of-itself"),
+        pytest.param(("fallback.standby=none",), None, None, id="off"),
+        pytest.param(
+            ("fallback.rungs=[{method: ngram, K: 2}, {method: none}]",), "ngram", 3, id="not-asked"
+        ),
+        pytest.param(
+            ("fallback.rungs=[{method: ngram, K: 2}]", "fallback.standby=ngram"),
+            "ngram",
+            2,
+            id="the-rungs-K",
+        ),
+        pytest.param(
+            (
+                "fallback.rungs=[{method: draft_model, model: meta-llama/Llama-3.2-1B, K: 4}]",
+                "fallback.standby=draft_model",
+            ),
+            "draft_model",
+            4,
+            id="a-draft-of-its-own",
+        ),
+        pytest.param(("pools.standby.draft={method: none}",), None, None, id="the-pools-own"),
+    ],
+)
+def test_a_standby_drafts_as_its_rung_says(
+    changes: tuple[str, ...], method: str | None, k: int | None
+) -> None:
+    standby = of("Deployment", made("default", *changes, pools=("standby",)), f"{NAME}-standby")
+    words = engine(standby)["args"]
+    if method is None:
+        assert "--speculative-config" not in words
+    else:
+        told = json.loads(words[words.index("--speculative-config") + 1])
+        assert (told["method"], told["num_speculative_tokens"]) == (method, k)
+
+
+def test_a_standby_that_serves_scales_as_far_as_the_main_pool() -> None:
+    def bounds(**more: Any) -> tuple[int, int]:
+        rendering = made("default", "scaling.max=6", pools=("standby",), **more)
+        spec = of("ScaledObject", rendering, f"{NAME}-standby")["spec"]
+        return spec["minReplicaCount"], spec["maxReplicaCount"]
+
+    assert bounds() == (1, 6)
+    assert bounds(traffic="standby", standby_min=3) == (3, 6)
+
+
 def test_a_pools_own_image_and_draft_are_the_canarys() -> None:
     rendering = made("pools", "pools.canary={version: 0.33.0, draft: {method: none}, min: 2}")
     canary = of("Deployment", rendering, "llama-3-3-70b-eagle3-h100-canary")

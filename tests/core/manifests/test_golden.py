@@ -41,6 +41,16 @@ def test_a_kind_is_as_it_was(kind: str) -> None:
     assert_golden(f"manifests/{kind.lower()}.yaml", "---\n".join(texts))
 
 
+MOVED = ("Service", "HTTPRoute", "InferencePool", "ScaledObject")
+
+
+@pytest.mark.parametrize("kind", MOVED)
+def test_a_kind_is_as_it_was_where_the_standby_serves(kind: str) -> None:
+    made = objects(*rendered_with(HUB, "moved", (1, 37)))
+    texts = [yaml_text(each) for each in made if each["kind"] == kind]
+    assert_golden(f"manifests/moved-{kind.lower()}.yaml", "---\n".join(texts))
+
+
 def test_the_adapters_values_are_as_they_were() -> None:
     assert_golden("manifests/prometheus-adapter-values.yaml", yaml_text(adapter_values()))
 

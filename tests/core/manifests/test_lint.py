@@ -34,7 +34,7 @@ def engine(deployment: Object) -> Object:
 
 
 def test_a_rendering_has_no_problem() -> None:
-    for variant in ("default", "everything", "hpa", "dra", "gateway", "image"):
+    for variant in ("default", "everything", "hpa", "dra", "gateway", "image", "standby", "moved"):
         assert [*problems(rendering(variant))] == []
 
 
@@ -241,6 +241,12 @@ OTHERS: dict[str, tuple[str, str, Break, str]] = {
         "HTTPRoute",
         lambda o: o["spec"]["rules"][0]["backendRefs"][0].update(name="other"),
         "InferencePool other",
+    ),
+    "nowhere": (
+        "moved",
+        "HTTPRoute",
+        lambda o: o["spec"]["rules"][-1]["backendRefs"][1].update(weight=0),
+        "requests go nowhere",
     ),
 }
 
