@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from speccli.core.deploy.asked import Asked
-    from speccli.core.fallback.rungs import Ladder
+    from speccli.core.fallback.ladder import Ladder
     from speccli.core.kube.client import Cluster
 
 _EPILOG = """Exit codes: 0 ok · 2 refused, failed or refuted · 3 not ready in time, or not to be

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from speccli.core.fallback.rungs import Ladder
+from speccli.core.fallback.ladder import Ladder
 from speccli.core.views import fallback as view
 from speccli.core.views.text import clean
 

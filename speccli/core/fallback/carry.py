@@ -14,20 +14,13 @@ from speccli.core.deploy.local import restored as restored_here
 from speccli.core.deploy.prepare import read_record, verdicts_of
 from speccli.core.deploy.remove import restored
 from speccli.core.errors import UsageError
-from speccli.core.fallback.rungs import Ladder, choose, ladder
+from speccli.core.fallback.ladder import Ladder, choose, ladder, unfinished
 from speccli.core.manifests.options import RenderOptions
 from speccli.core.plan import plan
 
 if TYPE_CHECKING:
     from speccli.core.deploy.place import Here
     from speccli.core.kube.client import Cluster
-
-
-def unfinished(found: Ladder, method: str | None) -> bool:
-    """Whether the step that is asked for was begun, and is to be completed before another."""
-    current = found.record.current
-    begun = current.state in {"applying", "applied"} and current.restores is None
-    return begun and found.back is not None and method in {None, found.recipe.draft.method}
 
 
 def on_cluster(cluster: Cluster, given: str | None, name: str) -> tuple[Ladder, str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from speccli.core.fallback.rungs import Ladder, Step
+from speccli.core.fallback.ladder import Ladder
+from speccli.core.fallback.rungs import Step
 
 SCHEMA = "specctl.fallback/v1"
 

@@ -10,6 +10,7 @@ import pytest
 from speccli.core.deploy.remove import restored
 from speccli.core.errors import ExitCode, UsageError
 from speccli.core.fallback import carry, rungs
+from speccli.core.fallback.ladder import choose, ladder
 from speccli.core.kube.record import Record, Revision, plain_recipe
 from speccli.core.recipes.load import load
 from speccli.core.recipes.model import Draft, Pool, PoolName, Recipe
@@ -43,11 +44,11 @@ def _record(*recipes: Recipe) -> Record:
 
 
 def test_a_head_can_fall_back_to_ngram_or_to_none() -> None:
-    found = rungs.ladder(_record(EAGLE))
-    assert [step.method for step in found.down] == ["ngram", "none"]
+    found = ladder(_record(EAGLE))
+    assert [step.name for step in found.down] == ["k1", "ngram", "none"]
     assert found.back is None
-    assert rungs.choose(found, None).method == "ngram"
-    none = rungs.choose(found, "none")
+    assert choose(found, None).method == "ngram"
+    none = choose(found, "none")
     assert none.recipe == NONE
     assert "--speculative-config" not in none.plan.line.command
     assert none.gained_tokens is not None
@@ -55,23 +56,23 @@ def test_a_head_can_fall_back_to_ngram_or_to_none() -> None:
 
 
 def test_ngram_keeps_k_and_needs_no_weights() -> None:
-    step = rungs.choose(rungs.ladder(_record(EAGLE)), "ngram")
+    step = choose(ladder(_record(EAGLE)), "ngram")
     assert step.recipe.draft.k == EAGLE.draft.k
     assert step.recipe.draft.model is None
     assert not step.refusals
 
 
 def test_at_the_bottom_there_is_no_way_down() -> None:
-    found = rungs.ladder(_record(NONE, NGRAM, EAGLE))
+    found = ladder(_record(NONE, NGRAM, EAGLE))
     assert found.down == ()
     with pytest.raises(UsageError, match="nothing to fall back to") as caught:
-        rungs.choose(found, None)
+        choose(found, None)
     assert caught.value.hint == "specctl fallback restore chat"
 
 
 def test_a_step_that_is_none_is_refused() -> None:
     with pytest.raises(UsageError, match="ngram is no step down"):
-        rungs.choose(rungs.ladder(_record(NGRAM, EAGLE)), "ngram")
+        choose(ladder(_record(NGRAM, EAGLE)), "ngram")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_a_step_that_is_none_is_refused() -> None:
 def test_the_way_back_is_where_the_fallbacks_began(
     history: tuple[Recipe, ...], number: int | None
 ) -> None:
-    found = rungs.ladder(_record(*history))
+    found = ladder(_record(*history))
     assert (found.back.number if found.back else None) == number
     if number is None:
         with pytest.raises(UsageError, match="no fallback led"):
@@ -127,15 +128,15 @@ def _begun(told: Record, **changes: Any) -> Record:
 
 
 def test_a_step_that_was_cut_short_is_completed_and_not_taken_twice() -> None:
-    found = rungs.ladder(_begun(_record(NGRAM, EAGLE)))
+    found = ladder(_begun(_record(NGRAM, EAGLE)))
     assert carry.down(found, None, "ns").recipe == NGRAM
     assert carry.down(found, "none", "ns").recipe == NONE
-    done = rungs.ladder(_record(NGRAM, EAGLE))
+    done = ladder(_record(NGRAM, EAGLE))
     assert carry.down(done, None, "ns").recipe == NONE
 
 
 def test_a_restore_that_was_cut_short_is_completed() -> None:
-    found = rungs.ladder(_begun(_record(EAGLE, NGRAM, EAGLE), restores=1))
+    found = ladder(_begun(_record(EAGLE, NGRAM, EAGLE), restores=1))
     assert carry.back(found) == 1
 
 
@@ -148,14 +149,14 @@ def test_pools_do_not_keep_a_bad_draft_of_their_own() -> None:
     for method in rungs.STEPS:
         lesser = rungs.lessened(drafting, method)
         assert all(pool.draft is None for pool in lesser.pools.values())
-    assert rungs.ladder(_record(rungs.lessened(drafting, "none"), drafting)).back is not None
-    half = rungs.ladder(_record(replace(drafting, draft=Draft())))
+    assert ladder(_record(rungs.lessened(drafting, "none"), drafting)).back is not None
+    half = ladder(_record(replace(drafting, draft=Draft())))
     assert [step.method for step in half.down] == ["none"]
 
 
 def test_a_folder_of_this_machine_is_fine_for_a_local_deployment() -> None:
     local = replace(EAGLE, target=replace(EAGLE.target, model="/models/target"))
-    found = rungs.ladder(_record(local))
+    found = ladder(_record(local))
     asked_for = carry.down(found, "none", None)
     assert asked_for.recipe.draft.method == "none"
     with pytest.raises(UsageError, match="lies on a claim or image"):
