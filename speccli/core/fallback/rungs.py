@@ -180,7 +180,8 @@ def standby_draft(recipe: Recipe) -> Draft:
         return pool.draft
     wanted = recipe.fallback.standby
     if wanted is not None:
-        named = (each for each in recipe.fallback.rungs if each.method == wanted)
+        own = recipe.draft.method
+        named = (each for each in recipe.fallback.rungs if (each.method or own) == wanted)
         return draft_of(recipe, next(named, Rung(method=wanted)))
     if recipe.draft.method in {"none", "suffix", *LOOKUPS}:
         return Draft()  # a standby that does the same is none

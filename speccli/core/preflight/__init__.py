@@ -22,6 +22,7 @@ RULES: tuple[Rule, ...] = (
     kinds.draft_class,
     kinds.masks,
     kinds.method,
+    kinds.recurrent,
     versions.norm_before_fc,
     versions.speculators,
     hardware.kv_triple,

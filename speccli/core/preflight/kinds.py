@@ -16,6 +16,10 @@ _OF_ONE_KIND = {
     "dflash2": {"dflash"},
     "dspark": {"dspark"},
 }
+_LOOKUPS = frozenset({"ngram", "ngram_gpu", "suffix"})
+_RECURRENT_LAYERS = frozenset({"linear_attention", "mamba", "mamba2", "conv", "recurrent"})
+_RECURRENT_KEYS = ("hybrid_override_pattern", "linear_num_key_heads", "mamba_d_state")
+"""What Nemotron-H, Qwen3-Next and 3.5, and Jamba's and Falcon-H1's kin have in config.json."""
 _NEEDS_DRAFT = frozenset({"eagle", "eagle3", "p-eagle", "dflash", "draft_model", "medusa"})
 
 
@@ -220,3 +224,29 @@ def method(pair: Pair) -> Iterator[Verdict]:
             f"vLLM's image lacks {known.ARCTIC}, which it needs to start",
             "use an image with it",
         )
+
+
+def recurrent(pair: Pair) -> Iterator[Verdict]:
+    """P-HYBRID: layers that carry a state lose it where a step after an accepted draft has none.
+
+    Heads draft at every step; a look-up does not.
+    """
+    if pair.method not in _LOOKUPS or not _is_hybrid(pair.target):
+        return
+    yield Verdict(
+        "P-HYBRID",
+        "critical",
+        f"a target with recurrent layers with {pair.method}",
+        "a step without a draft after one that was accepted reads a stale state: answers are "
+        "corrupted, and nothing fails",
+        "a head, or no draft",
+        "vllm#39273, #40875",
+    )
+
+
+def _is_hybrid(target: Model) -> bool:
+    """Whether some of its layers carry a state in place of a cache."""
+    text = target.text
+    layers = text.get("layer_types") or text.get("layers_block_type") or ()
+    named = set(map(str, layers)) if isinstance(layers, list | tuple) else set()
+    return bool(named & _RECURRENT_LAYERS) or any(text.get(key) for key in _RECURRENT_KEYS)

@@ -28,7 +28,13 @@ def load(name: str, changes: Sequence[str] = ()) -> Recipe:
         marks = Marks(marks)
         marks[path] = f"--set {'.'.join(path)}"
         values = merge(values, _nested(path, Typed(text)))
-    return build(Recipe, values, marks)
+    recipe = build(Recipe, values, marks)
+    if "fallback" in values:
+        # The ladder's own words are needed by few: status and top pay for no time zones.
+        from speccli.core.recipes.ladder import check
+
+        check(recipe, marks)
+    return recipe
 
 
 def _resolve(name: str, folder: Any, above: tuple[str, ...]) -> tuple[dict[str, Any], Marks]:

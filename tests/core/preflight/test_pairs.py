@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from speccli.core.errors import SpecctlError, UsageError
-from speccli.core.preflight import RULES, Verdict, check_pair
+from speccli.core.preflight import RULES, Model, Pair, Verdict, check_pair
 from speccli.core.preflight.ask import looks_like, pair_from
 from speccli.core.preflight.files import read_model
 
@@ -355,3 +355,22 @@ def test_a_name_on_the_hub_without_the_hub_is_unknown_not_wrong(
     assert raised.value.exit_code == 3
     assert raised.value.hint is not None
     assert "config.json" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("config", "method", "rules"),
+    [
+        ({"layer_types": ["linear_attention", "full_attention"]}, "ngram", ["P-HYBRID"]),
+        ({"layers_block_type": ["mamba", "attention"]}, "ngram_gpu", ["P-HYBRID"]),
+        ({"hybrid_override_pattern": "M-M*-"}, "ngram", ["P-HYBRID"]),
+        ({"text_config": {"mamba_d_state": 128}}, "ngram", ["P-HYBRID"]),
+        ({"layer_types": ["linear_attention", "full_attention"]}, "eagle3", []),
+        ({"layer_types": ["linear_attention", "full_attention"]}, "none", []),
+        ({"layer_types": ["sliding_attention", "full_attention"]}, "ngram", []),
+    ],
+)
+def test_a_lookup_corrupts_what_recurrent_layers_remember(
+    config: dict[str, Any], method: str, rules: list[str]
+) -> None:
+    pair = Pair(target=Model("target", config), draft=None, method=method)
+    assert [v.rule for v in check_pair(pair) if v.severity == "critical"] == rules
