@@ -99,6 +99,7 @@ def command(
         namespace=flags.namespace,
         accept=tuple(accept or ()),
         force=force_conflicts,
+        moves=flags.traffic is not None,
         wait=wait,
         timeout_s=None if timeout is None else seconds(timeout, what="--timeout"),
         kernels_max_age_s=(

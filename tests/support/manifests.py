@@ -55,7 +55,7 @@ VARIANTS: Mapping[str, tuple[RenderOptions, tuple[str, ...]]] = {
             gateway="gateways/inference",
             pools=("structured", "canary", "standby"),
             traffic="standby",
-            standby_min=2,
+            raised={"standby": 2},
         ),
         ("scaling.max=6",),
     ),

@@ -48,8 +48,14 @@ class Asked:
     """For the rollout; None: by the pods' own budgets."""
     restores: int | None = None
     """The revision that is brought back."""
+    trial: Mapping[str, Any] | None = None
+    """What a canary is tried for, where this is one: `Revision.trial`."""
     kernels_max_age_s: float | None = None
     """How old a pass of the kernel checks may be; None: none is asked for."""
+
+    def waits_for(self, pool: str) -> bool:
+        """Whether the rollout and the proof are about this pool."""
+        return not self.awaited or pool in self.awaited
 
 
 class Reporter(Protocol):

@@ -158,7 +158,8 @@ def _await(
     patient: Callable[[], Cluster],
 ) -> Outcome:
     """The rollout, the proof, the end of what is not wanted any more."""
-    names = tuple(pool.unit.name for pool in prepared.pools)
+    pools = [each for each in prepared.pools if prepared.asked.waits_for(each.unit.pool)]
+    names = tuple(pool.unit.name for pool in pools)
     watched = Watched(prepared.namespace, prepared.name, names, prepared.timeout_s)
     ended = watch(cluster, watched, reporter.progress, reporter.say)
     if ended.end != "done":
@@ -168,7 +169,7 @@ def _await(
         return Outcome(prepared, told, ended, crash=crash, pruned=tuple(pruned))
     _see_applied(cluster, prepared, told)
     reporter.say("every pod is ready; asking whether it speculates")
-    units = [pool.unit for pool in prepared.pools]
+    units = [pool.unit for pool in pools]
     proof = prove_pools(patient(), prepared.namespace, units, ended)
     pruned += _prune(cluster, prepared.prune_last, reporter)
     before = told.current

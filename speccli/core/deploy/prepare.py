@@ -28,7 +28,7 @@ from speccli.core.kube.references import needed
 from speccli.core.kube.refs import Ref
 from speccli.core.manifests.build import objects
 from speccli.core.manifests.notes import notes
-from speccli.core.manifests.options import RenderOptions, server
+from speccli.core.manifests.options import RenderOptions, deployment_name, server
 from speccli.core.manifests.pools import Unit, units
 from speccli.core.preflight.base import Verdict
 from speccli.core.recipes.model import Recipe
@@ -80,12 +80,13 @@ def prepare(cluster: Cluster, asked: Asked, reporter: Reporter, *, dry: bool = F
     """
     namespace = asked.namespace or cluster.namespace
     servers = _api_servers(cluster)
+    former = read_record(cluster, namespace, deployment_name(asked.recipe, asked.options))
+    asked = keeping_traffic(former, asked, reporter)
     options = for_cluster(asked.options, namespace, _version(cluster), servers)
     found = units(asked.recipe, options)
     name = found[0].deployment
     wanted = objects(asked.recipe, options)
     _see_namespace(cluster, options, reporter, wanted, dry=dry)
-    former = read_record(cluster, namespace, name)
     next_record, known = _next(former, asked, found, wanted, name)
     refs = [Ref.of(each) for each in wanted]
     own = Ref("v1", "ConfigMap", record.name_of(name), namespace)
@@ -121,6 +122,21 @@ def prepare(cluster: Cluster, asked: Asked, reporter: Reporter, *, dry: bool = F
         known,
         crowded,
     )
+
+
+def keeping_traffic(former: Record | None, asked: Asked, reporter: Reporter) -> Asked:
+    """The same with the traffic where it is: only who asks for it moves it."""
+    there = former.current.options if former else {}
+    if asked.moves or there.get("traffic") != "standby" or asked.options.traffic == "standby":
+        return asked
+    if "standby" not in {*asked.options.pools, *asked.recipe.pools}:
+        reporter.warn(
+            "the pool standby has the traffic and is not wanted any more: the main pool takes it"
+        )
+        return asked
+    reporter.say("the traffic stays with the pool standby; --traffic main moves it")
+    kept = replace(asked.options, traffic="standby", raised=dict(there.get("raised") or {}))
+    return replace(asked, options=kept)
 
 
 def read_record(cluster: Cluster, namespace: str, name: str) -> Record | None:
@@ -215,6 +231,7 @@ def _next(
         by=who(),
         tool=__version__,
         restores=asked.restores,
+        trial=asked.trial,
     )
     return (former.with_next(revision) if former else Record(name, revision)), False
 

@@ -96,4 +96,6 @@ def restored(cluster: Cluster, given: str | None, name: str, number: int | None)
     options = replace(options_again(revision.options), name=name)
     codes = {v.code for v in verdicts_of(recipe, options) if v.severity == "critical"}
     accept = tuple(dict.fromkeys((*revision.accepted, *sorted(codes))))
-    return Asked(recipe, options, namespace, accept, carried=accept, restores=revision.number)
+    return Asked(
+        recipe, options, namespace, accept, carried=accept, moves=True, restores=revision.number
+    )

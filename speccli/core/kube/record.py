@@ -63,6 +63,8 @@ class Revision:
     proof: Mapping[str, Any] | None = None
     restores: int | None = None
     """The revision that it brought back."""
+    trial: Mapping[str, Any] | None = None
+    """Of a canary that a restore is tried with: what it is tried for, and what came of it."""
 
     @property
     def hash(self) -> str:
@@ -102,7 +104,7 @@ class Revision:
             "objects": [ref.to_json() for ref in self.objects],
             "recipe": dict(self.recipe),
         }
-        return told
+        return told if self.trial is None else {**told, "trial": dict(self.trial)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,4 +279,5 @@ def _revision(told: Mapping[str, Any]) -> Revision:
         accepted=tuple(told["accepted"]),
         proof=told["proof"],
         restores=told["restores"],
+        trial=told.get("trial"),
     )

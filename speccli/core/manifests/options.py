@@ -76,8 +76,8 @@ class RenderOptions:
     """Address ranges of the API servers, beside the recipe's `network.api_server`."""
     traffic: Traffic = "main"
     """The pool that takes the requests; a canary takes its share beside it."""
-    standby_min: int | None = None
-    """Servers that the pool standby has at least, in place of its own `min`: while it serves."""
+    raised: Mapping[str, int] = field(default_factory=dict)
+    """Servers that pools have at least, by pool, in place of their `min`: while traffic moves."""
 
 
 def deployment_name(recipe: Recipe, options: RenderOptions) -> str:

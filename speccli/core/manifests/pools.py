@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from speccli.core.errors import UsageError
+from speccli.core.fallback.rungs import standby_draft
 from speccli.core.manifests.names import pool_name
 from speccli.core.manifests.options import RenderOptions, deployment_name
 from speccli.core.manifests.sizes import Times, times
-from speccli.core.manifests.standby import standby_draft
 from speccli.core.plan import Plan, plan
 from speccli.core.recipes.model import Draft, Pool, PoolName, Recipe
 
@@ -69,7 +69,7 @@ def units(recipe: Recipe, options: RenderOptions) -> list[Unit]:
 
 def _grown(recipe: Recipe, pool: Pool, options: RenderOptions) -> Pool:
     """The standby as it may become: when it serves it scales as far as the main pool does."""
-    least = pool.min if options.standby_min is None else options.standby_min
+    least = options.raised.get("standby", pool.min)
     return replace(pool, min=least, max=max(pool.max, recipe.scaling.max, least))
 
 
@@ -81,10 +81,10 @@ def pool_recipe(recipe: Recipe, name: PoolName, pool: Pool) -> Recipe:
         serving = replace(serving, structured_output=True)
         alias = f"{engine.served_model_name or recipe.target.model}-structured"
         engine = replace(engine, served_model_name=alias)
+    elif name == "standby":
+        draft = standby_draft(recipe) if pool.draft is None else pool.draft
     elif pool.draft is not None:
         draft = pool.draft
-    elif name == "standby":
-        draft = standby_draft(recipe)
     if pool.version is not None:
         engine = replace(engine, version=pool.version, image=None)
     if pool.image is not None:
@@ -112,6 +112,7 @@ def _unit(
     autoscaled = options.autoscaler != "none" and pool != "canary"
     if not autoscaled and pool == "main" and options.replicas is not None:
         least = options.replicas
+    least = options.raised.get(pool, least)
     if autoscaled and most < least:
         raise UsageError(f"{pool}: {least} servers at least and {most} at most")
     return Unit(

@@ -495,3 +495,54 @@ def test_an_interruption_says_what_goes_on_only_where_something_does(fake: FakeC
     with pytest.raises(KeyboardInterrupt) as stopped:
         deploying.deploy(early, asked(), Heard())
     assert not hasattr(stopped.value, "__notes__")
+
+
+def leads_to(fake: FakeCluster) -> str:
+    return str(fake.objects["Service", "chat"]["spec"]["selector"]["specctl.dev/service"])
+
+
+def with_standby(*changes: str, **more: Any) -> Asked:
+    return asked(*changes, options={"pools": ("standby",)}, **more)
+
+
+def moved(traffic: str) -> Asked:
+    return asked(options={"pools": ("standby",), "traffic": traffic}, moves=True)
+
+
+def test_a_plain_deploy_leaves_the_traffic_where_it_is(fake: FakeCluster, heard: Heard) -> None:
+    deploy(fake, heard, with_standby())
+    assert leads_to(fake) == "chat"
+    deploy(fake, heard, moved("standby"))
+    assert leads_to(fake) == "chat-standby"
+    deploy(fake, heard, with_standby("draft.K=2"))
+    assert leads_to(fake) == "chat-standby"
+    assert "the traffic stays with the pool standby; --traffic main moves it" in heard
+    assert record(fake).current.options["traffic"] == "standby"
+    deploy(fake, heard, moved("main"))
+    assert leads_to(fake) == "chat"
+    assert "traffic" not in record(fake).current.options
+
+
+def test_a_deployment_without_its_standby_takes_the_traffic_back_and_says_so(
+    fake: FakeCluster, heard: Heard
+) -> None:
+    deploy(fake, heard, moved("standby"))
+    deploy(fake, heard, asked())
+    assert leads_to(fake) == "chat"
+    assert "is not wanted any more: the main pool takes it" in heard
+    assert ("Deployment", "chat-standby") not in fake.objects
+
+
+def test_a_rollback_moves_the_traffic_as_it_was(fake: FakeCluster, heard: Heard) -> None:
+    deploy(fake, heard, with_standby())
+    deploy(fake, heard, moved("standby"))
+    back = restored(fake, None, "chat", 1)  # type: ignore[arg-type]
+    assert deploy(fake, heard, back).exit_code is ExitCode.OK
+    assert leads_to(fake) == "chat"
+
+
+def test_a_rollout_may_be_about_one_pool_alone(fake: FakeCluster, heard: Heard) -> None:
+    fake.ready = lambda each: each["metadata"]["name"] == "chat-standby"
+    outcome = deploy(fake, heard, replace(with_standby(), awaited=("standby",)))
+    assert outcome.proof is not None
+    assert {server.pool for server in outcome.proof.servers} == {"standby"}

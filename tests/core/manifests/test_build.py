@@ -238,7 +238,10 @@ def test_a_standby_is_warm_and_takes_nothing_until_the_traffic_is_its() -> None:
 
 
 def test_a_switch_restarts_no_pod() -> None:
-    options: list[dict[str, Any]] = [{"traffic": "main"}, {"traffic": "standby", "standby_min": 3}]
+    options: list[dict[str, Any]] = [
+        {"traffic": "main"},
+        {"traffic": "standby", "raised": {"standby": 3}},
+    ]
     before, after = (made("gateway", pools=("structured", "standby"), **each) for each in options)
     changed = [b["kind"] for a, b in zip(before, after, strict=True) if a != b]
     assert changed == ["Service", "ScaledObject", "HTTPRoute"]
@@ -300,7 +303,7 @@ def test_a_standby_that_serves_scales_as_far_as_the_main_pool() -> None:
         return spec["minReplicaCount"], spec["maxReplicaCount"]
 
     assert bounds() == (1, 6)
-    assert bounds(traffic="standby", standby_min=3) == (3, 6)
+    assert bounds(traffic="standby", raised={"standby": 3}) == (3, 6)
 
 
 def test_a_pools_own_image_and_draft_are_the_canarys() -> None:

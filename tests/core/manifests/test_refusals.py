@@ -40,11 +40,6 @@ REFUSED: dict[str, tuple[list[str], dict[str, Any], str]] = {
     ),
     "host": (["engine.extra_args=[--host, 127.0.0.1]"], {}, "--host=::"),
     "no-standby-to-serve": ([], {"traffic": "standby"}, "traffic to the pool standby, and"),
-    "standby-without-a-draft": (
-        ["pools.standby={}", "fallback.standby=mtp"],
-        {},
-        "fallback.standby mtp, and no rung of it names a model",
-    ),
     "replicas-and-a-scaler": ([], {"replicas": 2}, "--replicas 2, and keda scales"),
     "hostname-alone": ([], {"hostnames": ("a.example",)}, "--hostname without --gateway"),
     "hold": (["alerts.hold=soon"], {}, "alerts.hold"),
