@@ -94,8 +94,8 @@ def measured(recipe: Recipe, result: Result, estimate: Callable[[int], Estimated
         tuple(_row(comparison, arm.name, batch, estimate) for batch in batches),
         min(places, key=lambda found: found.place, default=None),
         _schedule(result, recipe.draft.method),
-        tuple(_notes(recipe, result, arm)),
-        _how(recipe, result, arm),
+        tuple(notes_of(recipe, result, arm)),
+        how_of(recipe, result, arm),
     )
 
 
@@ -125,7 +125,7 @@ def _row(
         batch,
         without,
         with_,
-        _together(cells),
+        together(cells),
         comparison.word(arm, (batch, None)),
         estimate(batch),
     )
@@ -136,7 +136,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return fmean(known) if known else None
 
 
-def _together(cells: Sequence[Cell]) -> Statistic:
+def together(cells: Sequence[Cell]) -> Statistic:
+    """A speed-up over datasets: their geometric mean, the interval holding all of theirs."""
     known = [cell.speedup for cell in cells if cell.speedup.value is not None]
     if not known:
         return Statistic.unknown("not measured in both arms")
@@ -156,14 +157,16 @@ def _schedule(result: Result, method: str) -> tuple[tuple[int, int, int], ...] |
     return found.rows if len({k for k in found.arms if k}) > 1 else None
 
 
-def _how(recipe: Recipe, result: Result, arm: Arm) -> str:
+def how_of(recipe: Recipe, result: Result, arm: Arm) -> str:
+    """`measured`, `measured on MODEL` where that is another one, `simulated`."""
     if result.simulated:
         return "simulated"
     other = result.stand_in or (arm.model if arm.model != recipe.target.model else None)
     return f"measured on {other}" if other else "measured"
 
 
-def _notes(recipe: Recipe, result: Result, arm: Arm) -> Iterator[str]:
+def notes_of(recipe: Recipe, result: Result, arm: Arm) -> Iterator[str]:
+    """Where it is not just this recipe that was measured."""
     if result.simulated:
         yield "SIMULATED: these numbers say nothing about any GPU"
     if result.stand_in:
