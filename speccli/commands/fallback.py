@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -44,13 +43,6 @@ app = typer.Typer(
 @app.callback(epilog=_EPILOG)
 def _root() -> None:
     """Retreat from a draft that has gone bad, and come back."""
-
-
-class Down(StrEnum):
-    """`--method`."""
-
-    NGRAM = "ngram"
-    NONE = "none"
 
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The deployment.")]
@@ -101,9 +93,15 @@ def plan(
 @app.command("apply", epilog=_EPILOG)
 def apply(
     name: Name,
-    method: Annotated[
-        Down | None,
-        typer.Option(help="How far down.", show_default="one step: n-gram, then none"),
+    rung: Annotated[
+        str | None,
+        typer.Option(
+            "--rung",
+            "--method",
+            metavar="RUNG",
+            help="How far down: a rung as `fallback plan` names it, or a method.",
+            show_default="the next one without the draft that serves",
+        ),
     ] = None,
     to: ToOption = None,
     namespace: NamespaceOption = None,
@@ -124,7 +122,7 @@ def apply(
     here = is_local(name, to, namespace, context, kubeconfig)
     connect = connector(kubeconfig, context, namespace)
     found, place = _ladder(name, here, namespace, connect)
-    asked = _with(down(found, None if method is None else method.value, place), accept)
+    asked = _with(down(found, rung, place), accept)
     raise typer.Exit(_run(asked, here, connect, wait, timeout, output_format))
 
 
