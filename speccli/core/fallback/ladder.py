@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from speccli.core.errors import UsageError
 from speccli.core.fallback.rungs import (
@@ -15,7 +15,7 @@ from speccli.core.fallback.rungs import (
     steps,
 )
 from speccli.core.kube.record import Record, Revision, recipe_of
-from speccli.core.recipes.model import Draft, Recipe
+from speccli.core.recipes.model import Draft, Pool, PoolName, Recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,10 @@ def ladder(told: Record, schedule: Ranges | None = None) -> Ladder:
     Raises:
         UsageError: its recipe is not one that this version reads.
     """
-    recipe, back = recipe_of(told.current), origin(told)
+    current = standing(told)
+    recipe, back = recipe_of(current), origin(told)
     top = recipe if back is None else recipe_of(back)
-    serving = _serving(told.current, recipe)
+    serving = _serving(current, recipe)
     rungs = steps(top, schedule)
     return Ladder(told, recipe, top, serving, rungs, _below(rungs, recipe, serving), back)
 
@@ -89,12 +90,27 @@ def _less(low: Draft, high: Draft) -> bool:
 
 def origin(told: Record) -> Revision | None:
     """The revision that a chain of fallbacks began at; None where there was none."""
-    found, at = None, told.current
+    found, at = None, standing(told)
     for former in told.previous:
-        if not _is_below(at, former):
+        if former.trial is not None or former is at:
+            continue
+        if _is_below(at, former):
+            found = at = former
+        elif _same(at, former):
+            at = former  # servers were raised, or a canary was taken away again
+        else:
             break
-        found = at = former
     return found
+
+
+def standing(told: Record) -> Revision:
+    """The revision that serves, whatever canary is tried beside it."""
+    every = (told.current, *told.previous)
+    return next((each for each in every if each.trial is None), told.current)
+
+
+def _same(one: Revision, other: Revision) -> bool:
+    return one.hash == other.hash and on_standby(one) == on_standby(other)
 
 
 def _is_below(lesser: Revision, greater: Revision) -> bool:
@@ -103,7 +119,7 @@ def _is_below(lesser: Revision, greater: Revision) -> bool:
         low, high = recipe_of(lesser), recipe_of(greater)
     except UsageError:
         return False
-    if lessened(low, "none") != lessened(high, "none"):
+    if _bare(low) != _bare(high):
         return False
     if low == high:
         return on_standby(lesser) and not on_standby(greater)
@@ -112,6 +128,12 @@ def _is_below(lesser: Revision, greater: Revision) -> bool:
     if low.draft.method in {"none", *LOOKUPS}:
         return _less(low.draft, high.draft)
     return any(step.own and step.recipe.draft == low.draft for step in steps(high))
+
+
+def _bare(recipe: Recipe) -> Recipe:
+    """Without what drafts; a standby that serves may keep the draft it has while others change."""
+    pools: dict[PoolName, Pool] = {n: p for n, p in recipe.pools.items() if n != "standby"}
+    return lessened(replace(recipe, pools=pools), "none")
 
 
 def unfinished(found: Ladder, name: str | None) -> bool:
