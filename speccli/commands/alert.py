@@ -97,7 +97,7 @@ def watch(
     """
     import asyncio
 
-    from speccli.core.alert.heartbeat import address
+    from speccli.core.alert.endpoint import address
     from speccli.core.alert.watch import watch as watching
     from speccli.core.errors import UsageError
     from speccli.core.units import seconds

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from speccli.core.alert.endpoint import Endpoint, Families, escaped
 from speccli.core.alert.verdict import Verdict
-from speccli.core.errors import UsageError
 
-if TYPE_CHECKING:
-    from aiohttp import web
-
-_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _LATE = 3.0
 """Intervals without a successful check after which it is not healthy."""
 
 
-class Heartbeat:
+class Heartbeat(Endpoint):
     """Counts checks, and remembers the last one."""
 
     def __init__(
@@ -41,7 +36,6 @@ class Heartbeat:
         self._success_at: float | None = None
         self._checks = self._failures = self._untold = 0
         self._verdict: Verdict | None = None
-        self._runner: web.AppRunner | None = None
 
     def beat(self, verdict: Verdict, untold: int = 0) -> None:
         """A check was made. One that could not read its source is a failure."""
@@ -60,18 +54,8 @@ class Heartbeat:
 
     def page(self) -> str:
         """The metrics."""
-        own = f'deployment="{_escaped(self.deployment)}"'
-        lines: list[str] = []
-
-        def family(name: str, kind: str, text: str, *samples: tuple[str, float | None]) -> None:
-            known = [(labels, value) for labels, value in samples if value is not None]
-            if known:
-                lines.append(f"# HELP {name} {text}")
-                lines.append(f"# TYPE {name} {kind}")
-            for labels, value in known:
-                both = f"{own},{labels}" if labels else own
-                lines.append(f"{name}{{{both}}} {value:.10g}")
-
+        families = Families(self.deployment)
+        family = families.add
         family(
             "specctl_alert_last_success_timestamp_seconds",
             "gauge",
@@ -96,7 +80,7 @@ class Heartbeat:
             ("", self._baseline),
         )
         self._of_verdict(family)
-        return "\n".join(lines) + "\n"
+        return families.text
 
     def _of_verdict(self, family: Callable[..., None]) -> None:
         verdict = self._verdict
@@ -110,7 +94,7 @@ class Heartbeat:
         )
         findings = [
             (
-                f'code="{f.code}",severity="{f.severity}",subject="{_escaped(f.subject)}"',
+                f'code="{f.code}",severity="{f.severity}",subject="{escaped(f.subject)}"',
                 1.0,
             )
             for f in verdict.findings
@@ -134,58 +118,3 @@ class Heartbeat:
             "USD per 1M output tokens.",
             ("", cost.value),
         )
-
-    async def listen(self, host: str, port: int) -> str:
-        """Serve; returns the URL.
-
-        Raises:
-            UsageError: the port cannot be had.
-        """
-        from aiohttp import web
-
-        async def metrics(_: web.Request) -> web.Response:
-            return web.Response(body=self.page().encode(), headers={"Content-Type": _TYPE})
-
-        async def health(_: web.Request) -> web.Response:
-            words = "ok\n" if self.healthy else "no successful check of late\n"
-            return web.Response(text=words, status=200 if self.healthy else 503)
-
-        app = web.Application()
-        app.router.add_get("/metrics", metrics)
-        app.router.add_get("/healthz", health)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, host, port, reuse_address=True).start()
-        except (OSError, OverflowError) as error:
-            await self.aclose()
-            why = getattr(error, "strerror", None) or error
-            raise UsageError(
-                f"cannot listen at {host}:{port}: {why}", hint="choose another --listen"
-            ) from error
-        bound = self._runner.addresses[0]
-        return f"http://{bound[0]}:{bound[1]}"
-
-    async def aclose(self) -> None:
-        """Stop serving."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def address(text: str) -> tuple[str, int] | None:
-    """`:9467`, `9467`, `0.0.0.0:9467`, `[::]:9467`; None for `none`.
-
-    Raises:
-        UsageError: none of these.
-    """
-    if text == "none":
-        return None
-    host, _, port = text.rpartition(":")
-    if not port.isdecimal() or int(port) > 65535:
-        raise UsageError(f"--listen {text!r} is no address", hint="write 127.0.0.1:9467")
-    return host.strip("[]") or "127.0.0.1", int(port)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from speccli.core.alert.heartbeat import Heartbeat, address
+from speccli.core.alert.endpoint import address
+from speccli.core.alert.heartbeat import Heartbeat
 from speccli.core.alert.verdict import Verdict, failed
 from speccli.core.errors import SourceError, UsageError
 from speccli.core.findings.base import Finding
