@@ -52,6 +52,9 @@ class Asked:
     """What a canary is tried for, where this is one: `Revision.trial`."""
     kernels_max_age_s: float | None = None
     """How old a pass of the kernel checks may be; None: none is asked for."""
+    beside: bool | None = None
+    """On this machine: whether the next engine starts before the former one ends; None: where
+    there is room."""
 
     def waits_for(self, pool: str) -> bool:
         """Whether the rollout and the proof are about this pool."""

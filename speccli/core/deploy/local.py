@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
 
 from speccli import __version__
 from speccli.core.deploy.asked import Asked
+from speccli.core.deploy.changeover import Change, End, Say, asked_at, begin, port_of, ready
 from speccli.core.deploy.gate import Gate, gate
-from speccli.core.deploy.place import Here, alone, ask_at, place, stop
+from speccli.core.deploy.place import Here, alone, ask_at, place
 from speccli.core.deploy.prepare import now, who
-from speccli.core.deploy.supervisor import ENDED, LAUNCH, OWN_LOG, Launch
+from speccli.core.deploy.wanted import Launch
 from speccli.core.engines.local import HOST, INSTALL_HINT, find_vllm_python, free_port
 from speccli.core.errors import ExitCode, SpecctlError, UsageError
 from speccli.core.kube.proof import prove
@@ -34,14 +32,8 @@ from speccli.core.manifests.options import RenderOptions, deployment_name
 from speccli.core.manifests.sizes import times
 from speccli.core.plan import Plan, plan
 from speccli.core.preflight.base import Verdict
-from speccli.core.state import write_atomic
 
-_LOCK_S = 20.0
-"""How long a supervisor may take to take its lock, on a busy machine."""
-_POLL_S = 0.5
 _ANSWER_S = 120.0
-End = Literal["done", "failed", "late"]
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +49,15 @@ class LocalOutcome:
     why: str = ""
     proof: Proof | None = None
     unchanged: bool = False
+    former: int | None = None
+    """The revision that goes on serving, or serves again, in place of one that did not do."""
+
+    @property
+    def serves(self) -> int | None:
+        """The revision that has the requests; None: none does, or it was not waited for."""
+        if self.former is not None:
+            return self.former
+        return self.record.current.number if self.end == "done" else None
 
     @property
     def exit_code(self) -> ExitCode:
@@ -111,31 +112,49 @@ def _carry_out(
     sleep: Callable[[float], None],
 ) -> LocalOutcome:
     """The engine as it is asked for, and the record."""
+    former = here.record()
     told, launch, known = _next(here, asked, made, judged, found, launcher)
-    running = here.launch
-    runs = here.alive and running is not None and running.identity == launch.identity
+    serving = here.serving
+    runs = serving is not None and serving.identity == launch.identity
     if not (known and told.current.state != "applying" and runs):
         told = here.write(told.with_current(state="applying"))
-    if not runs:
-        if here.alive:
-            former = running.revision if running else "?"
-            say(f"stopping revision {former}: nothing serves until the next one is ready")
-            stop(here)
-        _see_free(here.name, launch.port)
-        _start(here, launch)
-        say(f"started on port {launch.port}; its log is {here.log}")
+    if runs and serving is not None:
+        launch = serving
+        if here.wanted and here.wanted.engines != (serving,):
+            here.want(port_of(here), serving)  # what a former change has left
+        change = Change(here, serving, None, beside=False)
+    else:
+        if not here.alive:
+            _see_free(here.name, port_of(here))
+        protected = serving is not None and (_was_ready(former, serving) or here.ready(serving))
+        change = begin(here, launch, protected=protected, beside=asked.beside, say=say)
+        say(f"started on port {change.port}; its log is {here.log_of(change.launch)}")
     if told.current.state == "applying":
         told = here.write(told.with_current(state="applied", ended=now()))
-    url = f"http://{HOST}:{(here.launch or launch).port}"
+    outcome = LocalOutcome(
+        told,
+        judged,
+        f"http://{HOST}:{change.port}",
+        here.log_of(change.launch),
+        None,
+        unchanged=runs,
+        former=change.former.revision if change.former and change.beside else None,
+    )
     if not asked.wait:
-        return LocalOutcome(told, judged, url, here.log, None, unchanged=runs)
+        return outcome
     try:
-        return _await(here, asked, made, told, judged, say, sleep, unchanged=runs)
+        return _await(change, asked, made, outcome, say, sleep)
     except KeyboardInterrupt as stopped:
         stopped.add_note(
             f"the engine goes on: specctl status {here.name}, specctl delete {here.name}"
         )
         raise
+
+
+def _was_ready(record: Record | None, serving: Launch) -> bool:
+    """Whether the engine that serves now was ready once: a busy one may not say so."""
+    every = (record.current, *record.previous) if record else ()
+    return any(each.state == "ready" and each.objects_hash == serving.identity for each in every)
 
 
 def _kernel_verdicts(state: Path, asked: Asked) -> Iterator[Verdict]:
@@ -182,7 +201,6 @@ def _next(
             restores=asked.restores,
         )
         told = former.with_next(revision) if former else Record(here.name, revision)
-    before = here.launch
     launch = Launch(
         revision=told.current.number,
         identity=identity,
@@ -190,8 +208,7 @@ def _next(
         model=command[2],
         arguments=command[3:],
         env=env,
-        # Clients keep the address over a change of the recipe.
-        port=before.port if before else free_port(),
+        port=free_port(),
         grace_s=asked.recipe.serving.shutdown_timeout_s + 10.0,
         launcher=tuple(launcher) if launcher else None,
     )
@@ -215,77 +232,53 @@ def _see_free(name: str, port: int) -> None:
             ) from error
 
 
-def _start(here: Here, launch: Launch) -> None:
-    """Start the supervisor, and see that it has its lock."""
-    here.folder.chmod(0o700)
-    write_atomic(here.folder / LAUNCH, launch.text())
-    (here.folder / ENDED).unlink(missing_ok=True)
-    with (here.folder / OWN_LOG).open("wb") as log:
-        subprocess.run(
-            [sys.executable, "-m", "speccli.core.deploy.supervisor", str(here.folder)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            check=False,
-        )
-    give_up = time.monotonic() + _LOCK_S
-    while not here.alive and not (here.folder / ENDED).exists():
-        if time.monotonic() >= give_up:
-            words = (here.folder / OWN_LOG).read_text(errors="replace").strip().splitlines()
-            why = words[-1] if words else f"nothing runs after {_LOCK_S:.0f} s"
-            raise SpecctlError(f"{here.name} was not started: {why}", hint=f"see {here.log}")
-        time.sleep(0.05)
-
-
 def _await(
-    here: Here,
+    change: Change,
     asked: Asked,
     made: Plan,
-    told: Record,
-    judged: Gate,
+    outcome: LocalOutcome,
     say: Say,
     sleep: Callable[[float], None],
-    *,
-    unchanged: bool,
 ) -> LocalOutcome:
+    """Ready, proven, switched to; or the former engine, where it did not do."""
+    here, told = change.here, outcome.record
     limit = asked.timeout_s or float(times(made).startup)
-    end, why = _ready(here, limit, say, sleep)
-    url = here.url or ""
+    end, why = ready(here, change.launch, limit, say, sleep)
+    if end == "late":
+        return replace(outcome, end=end, why=why)
+    proof = None
     if end == "done":
         say("it is ready; asking whether it speculates")
-        recipe = asked.recipe
+        url, recipe = asked_at(change), asked.recipe
         wanted = Wanted(recipe.draft.method, recipe.alerts.acceptance_floor)
         proof = Proof((prove(url, ask_at(url, _ANSWER_S), wanted),), 1, now())
-        same = (
-            told.current.state == "ready"
-            and (told.current.proof or {}).get("verdict") == proof.verdict
-        )
-        if not same:
-            told = here.write(told.with_current(state="ready", ended=now(), proof=proof.to_json()))
-        return LocalOutcome(
-            told, judged, url, here.log, end, proof=proof, unchanged=unchanged and same
-        )
-    if end == "failed":
-        told = here.write(told.with_current(state="failed", ended=now()))
-    return LocalOutcome(told, judged, url, here.log, end, why)
+        if not _goes_back(change, proof):
+            change.switch(say)
+            same = (
+                told.current.state == "ready"
+                and (told.current.proof or {}).get("verdict") == proof.verdict
+            )
+            if not same:
+                told = here.write(
+                    told.with_current(state="ready", ended=now(), proof=proof.to_json())
+                )
+            same = outcome.unchanged and same
+            return replace(outcome, record=told, end=end, proof=proof, unchanged=same, former=None)
+    proven = proof.to_json() if proof else None
+    told = here.write(told.with_current(state="failed", ended=now(), proof=proven))
+    serves = change.former is not None and change.withdraw(limit, say, sleep)
+    former = change.former.revision if change.former and serves else None
+    if proof and change.former and not serves:
+        end, why = "failed", f"refuted, and revision {change.former.revision} does not start again"
+    return replace(outcome, record=told, end=end, why=why, proof=proof, former=former)
 
 
-def _ready(here: Here, limit_s: float, say: Say, sleep: Callable[[float], None]) -> tuple[End, str]:
-    give_up = time.monotonic() + limit_s
-    shown = ""
-    while True:
-        if here.healthy():
-            return "done", ""
-        phase = here.phase()
-        if not here.alive:
-            return "failed", f"{here.ending()} (while {phase})"
-        if phase != shown:
-            say(phase)
-            shown = phase
-        if time.monotonic() >= give_up:
-            return "late", f"not ready after {limit_s:.0f} s, and still {phase}"
-        sleep(_POLL_S)
+def _goes_back(change: Change, proof: Proof) -> bool:
+    """Whether the former engine is the better one: what it did is known."""
+    if change.former is None:
+        return False
+    # One that serves alone already is not ended because nobody could tell.
+    return proof.verdict == "refuted" or (change.beside and proof.verdict == "unknown")
 
 
 def restored(here: Here, number: int | None) -> Asked:

@@ -125,10 +125,19 @@ class DeployedHere:
     @property
     def words(self) -> str:
         """How it is, in a line."""
+        serving, newest, number = self.here.serving, self.here.newest, self.record.current.number
         if self.healthy:
-            return f"serving at {self.here.url}"
-        if self.alive:
-            return f"starting: {self.here.phase()}"
+            words = f"serving at {self.here.url}"
+            if serving is None or serving.identity == self.record.current.objects_hash:
+                return words
+            words = f"revision {serving.revision} is {words}"
+            if newest is None or newest.revision != number:
+                return f"{words}; revision {number} is not"
+            ended = not self.here.lives(newest)
+            state = "has ended" if ended else f"starts beside it: {self.here.phase(newest)}"
+            return f"{words}; revision {number} {state}"
+        if self.alive and newest is not None:
+            return f"starting: {self.here.phase(newest)}"
         return f"not running: {self.here.ending()}"
 
 

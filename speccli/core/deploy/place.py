@@ -17,7 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from speccli.core.deploy.supervisor import ENDED, LOG, OWN_LOG, Launch, holder
+from speccli.core.deploy.wanted import (
+    ENDED,
+    OWN_LOG,
+    WANTED,
+    Launch,
+    Told,
+    Wanted,
+    holder,
+    key_of,
+    log_of,
+)
 from speccli.core.engines import vllm_crash, vllm_start
 from speccli.core.engines.local import HOST, last_error
 from speccli.core.errors import SpecctlError, UnreachableError
@@ -29,7 +39,7 @@ RECORD = "record.json"
 _DEPLOYING = "deploying"
 _FOLDER = "local"
 _MARGIN_S = 20.0
-"""Beyond the engine's grace, for the supervisor itself."""
+"""Beyond the engines' grace, for the supervisor itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +52,6 @@ class Here:
     def name(self) -> str:
         """Its name."""
         return self.folder.name
-
-    @property
-    def log(self) -> Path:
-        """What the engine prints."""
-        return self.folder / LOG
 
     def record(self) -> Record | None:
         """What is written down; None where nothing is.
@@ -69,48 +74,110 @@ class Here:
         return told
 
     @property
-    def launch(self) -> Launch | None:
-        """What was started last."""
-        return Launch.read(self.folder)
+    def wanted(self) -> Wanted | None:
+        """What was asked of its supervisor last."""
+        return Wanted.read(self.folder)
+
+    def want(self, port: int, serve: Launch, *beside: Launch) -> None:
+        """Ask it of the supervisor: requests go to `serve`, and no other engine runs."""
+        asked = Wanted(port, serve.revision, (serve, *beside))
+        write_atomic(self.folder / WANTED, asked.text())
 
     @property
     def url(self) -> str | None:
-        """Where it answers."""
-        launch = self.launch
-        return f"http://{HOST}:{launch.port}" if launch else None
+        """Where clients come."""
+        wanted = self.wanted
+        return f"http://{HOST}:{wanted.port}" if wanted else None
 
     @property
     def alive(self) -> bool:
-        """Whether its supervisor lives, and so its engine."""
+        """Whether its supervisor lives, and so one engine at least."""
         return holder(self.folder) is not None
 
-    def phase(self) -> str:
+    @property
+    def told(self) -> Told:
+        """What the supervisor says; nothing where none lives."""
+        return Told.read(self.folder) if self.alive else Told()
+
+    @property
+    def serving(self) -> Launch | None:
+        """The engine that requests go to, ready or not; None where it does not live."""
+        wanted = self.wanted
+        launch = wanted.launch(wanted.serve) if wanted else None
+        return launch if launch is not None and self.lives(launch) else None
+
+    @property
+    def newest(self) -> Launch | None:
+        """The engine that was started last."""
+        wanted = self.wanted
+        return wanted.engines[-1] if wanted and wanted.engines else None
+
+    def lives(self, launch: Launch) -> bool:
+        """Whether an engine runs, or is about to."""
+        return self.alive and not self.told.engines.get(key_of(launch))
+
+    @property
+    def log(self) -> Path:
+        """What the engine that was started last prints."""
+        newest = self.newest
+        return self.log_of(newest) if newest else self.folder / OWN_LOG
+
+    def log_of(self, launch: Launch) -> Path:
+        """What an engine prints."""
+        return log_of(self.folder, launch.revision)
+
+    def phase(self, launch: Launch) -> str:
         """How far its start has come."""
         try:
-            return vllm_start.told(self.log.read_text(errors="replace"))
+            return vllm_start.told(self.log_of(launch).read_text(errors="replace"))
         except OSError:
             return vllm_start.IMPORTING.words
 
     def healthy(self) -> bool:
-        """Whether it is alive and answers."""
-        if not self.alive or self.url is None:
-            return False
-        try:
-            return ask_at(self.url, 3.0)("GET", "/health")[0] == 200
-        except SpecctlError:
-            return False
+        """Whether it is alive, and the engine that serves answers."""
+        return self.alive and self.url is not None and _answers(self.url)
 
-    def ending(self) -> str:
-        """Why it ended, in its own last words; with a cause and a fix where they are known."""
-        try:
-            log = self.log.read_text(errors="replace")
-            told = str(json.loads((self.folder / ENDED).read_text(encoding="utf-8"))["why"])
-        except (OSError, ValueError, KeyError, TypeError):
+    def ready(self, launch: Launch) -> bool:
+        """Whether an engine is alive and answers."""
+        return self.lives(launch) and _answers(own_url(launch))
+
+    def ending(self, launch: Launch | None = None) -> str:
+        """Why an engine ended, in its own last words; with a cause and a fix where known.
+
+        `launch` None: the one that was started last.
+        """
+        launch = launch or self.newest
+        if launch is None:
             return "it is not there"
+        told = self.told.engines.get(key_of(launch), "") or self._last_note()
+        if not told:
+            return "it is not there"
+        try:
+            log = self.log_of(launch).read_text(errors="replace")
+        except OSError:
+            return told
         if known := vllm_crash.diagnose(log):
             return f"{told}: {known.code}: {known.cause} ({known.evidence}) → {known.fix}"
         words = last_error(log)
         return f"{told}: {words}" if words else told
+
+    def _last_note(self) -> str:
+        try:
+            return str(json.loads((self.folder / ENDED).read_text(encoding="utf-8"))["why"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return ""
+
+
+def own_url(launch: Launch) -> str:
+    """Where an engine itself answers."""
+    return f"http://{HOST}:{launch.port}"
+
+
+def _answers(url: str) -> bool:
+    try:
+        return ask_at(url, 3.0)("GET", "/health")[0] == 200
+    except SpecctlError:
+        return False
 
 
 def place(state: Path, name: str) -> Here:
@@ -133,13 +200,14 @@ def every(state: Path) -> list[Here]:
 
 
 def stop(here: Here) -> None:
-    """End the engine: its running requests finish, for so long as its recipe says.
+    """End the engines: their running requests finish, for so long as their recipe says.
 
     Raises:
         SpecctlError: it does not end.
     """
-    launch = here.launch
-    patience = (launch.grace_s if launch else 0.0) + _MARGIN_S
+    wanted = here.wanted
+    graces = [each.grace_s for each in wanted.engines] if wanted else []
+    patience = max(graces, default=0.0) + _MARGIN_S
     for number, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, 10.0)):
         give_up = time.monotonic() + seconds
         if pid := holder(here.folder):

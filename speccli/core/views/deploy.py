@@ -72,6 +72,7 @@ def local(outcome: LocalOutcome) -> dict[str, Any]:
         "accepted": list(outcome.gate.accepted),
         "url": outcome.url,
         "log": str(outcome.log),
+        "serving_revision": outcome.serves,
         "rollout": {"end": outcome.end or "not waited for", "why": outcome.why or None},
         "crash": None,
         "proof": outcome.proof.to_json() if outcome.proof else None,
@@ -215,13 +216,18 @@ def proof_words(proof: Proof | None, serving: str, *, unchanged: bool) -> tuple[
 
 def local_words(outcome: LocalOutcome) -> tuple[str, str]:
     """The same of an engine on this machine."""
+    former = None if outcome.former is None else f"revision {outcome.former} serves"
     if outcome.end is None:
+        if former:
+            return "info", f"started; {former} at {outcome.url} until the same again has proven it"
         return "info", f"started at {outcome.url}; nothing was waited for or proven"
     if outcome.end == "failed":
-        return "critical", f"FAILED: {outcome.why}; nothing serves"
+        return "critical", f"FAILED: {outcome.why}; {former or 'nothing serves'}"
     if outcome.end == "late":
-        return "unknown", f"NOT READY in time: {outcome.why}; it goes on by itself"
-    return proof_words(outcome.proof, f"{outcome.url} serves", unchanged=outcome.unchanged)
+        until = f"; {former} until the same again has proven it" if former else ""
+        return "unknown", f"NOT READY in time: {outcome.why}; it goes on by itself{until}"
+    serves = f"{former} at {outcome.url}" if former else f"{outcome.url} serves"
+    return proof_words(outcome.proof, serves, unchanged=outcome.unchanged)
 
 
 def listed(records: Sequence[tuple[Record, str, str, int | None]]) -> dict[str, Any]:

@@ -104,6 +104,7 @@ async def text(session: aiohttp.ClientSession, url: str) -> str:
         return await answer.text()
 
 
+@pytest.mark.slow
 async def test_no_request_is_lost_over_two_hundred_switches() -> None:
     """Clients that keep their connections, some busy, some idle at a switch; servers that end."""
     over, answers, idle = asyncio.Event(), [0], [0]

@@ -19,7 +19,7 @@ from speccli.core.deploy.asked import Asked
 from speccli.core.deploy.gate import GateError
 from speccli.core.deploy.look import deployed_here, on_this_machine
 from speccli.core.deploy.place import Here, alone, ask_at, delete, is_kept, place
-from speccli.core.deploy.supervisor import Launch, holder
+from speccli.core.deploy.wanted import Launch, Wanted, holder
 from speccli.core.errors import ExitCode, SpecctlError, UsageError
 from speccli.core.recipes.load import load
 
@@ -86,17 +86,18 @@ def test_an_engine_is_started_proven_kept_replaced_and_ended(
     assert first.proof.verdict == "proven"
     assert first.proof.simulated
     here = here_of(tmp_path)
-    pid, before = holder(here.folder), (here.folder / "record.json").read_bytes()
+    pid, before = engine_of(here), (here.folder / "record.json").read_bytes()
 
     again = deploy()
     assert again.unchanged
-    assert holder(here.folder) == pid, "it was restarted"
+    assert engine_of(here) == pid, "it was restarted"
     assert (here.folder / "record.json").read_bytes() == before
 
     changed = deploy("draft.K=3")
     assert changed.record.current.number == 2
     assert changed.url == first.url, "clients lost the address"
-    assert holder(here.folder) != pid
+    assert engine_of(here) != pid
+    assert gone(pid)
 
     back = local.restored(here, None)
     assert back.recipe.draft.k == 4
@@ -108,6 +109,12 @@ def test_an_engine_is_started_proven_kept_replaced_and_ended(
     assert not here.folder.exists()
     assert supervisor is not None
     assert gone(supervisor)
+
+
+def engine_of(here: Here) -> int:
+    """The process of the one engine there is."""
+    (pid,) = here.told.pids.values()
+    return pid
 
 
 def gone(pid: int, seconds: float = 5.0) -> bool:
@@ -182,9 +189,8 @@ def test_a_port_that_somebody_else_took_is_not_deployed_on(deploy: Deploy, tmp_p
         port = other.getsockname()[1]
         here = here_of(tmp_path)
         here.folder.mkdir(parents=True)
-        (here.folder / "launch.json").write_text(
-            Launch(1, "x", sys.executable, "m", (), {}, port, 1.0).text()
-        )
+        launch = Launch(1, "x", sys.executable, "m", (), {}, port, 1.0)
+        (here.folder / "wanted.json").write_text(Wanted(port, 1, (launch,)).text())
         with pytest.raises(SpecctlError, match=f"port {port}, which tiny has, is taken"):
             deploy(wait=False)
     assert not here.alive
