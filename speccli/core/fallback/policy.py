@@ -173,7 +173,7 @@ def _fits(step: Step, here: Step, way: Way) -> bool:
     if way == "less":
         shorter = step.method == here.method and (step.k < here.k or step.scheduled)
         return shorter or step.method == "none"
-    return step.method != here.method
+    return not step.own and (here.own or step.method != here.method)
 
 
 def _nowhere(state: State, now_is: Situation, sign: Sign) -> Stay:

@@ -68,7 +68,9 @@ class Step:
     scheduled: bool = False
     """Whether its K goes by batch size."""
     refusal: str | None = None
-    """Why the engine would not take it."""
+    """Why it would not run, or is known to go wrong."""
+    own: bool = False
+    """Whether it is the recipe's own draft, or that with less of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -211,6 +211,11 @@ def name_of(deployment: str) -> str:
     return f"{deployment}-specctl"
 
 
+def fallback_name(deployment: str) -> str:
+    """The ConfigMap's with what a fallback watch remembers: it outlives every revision."""
+    return f"{deployment}-fallback"
+
+
 def as_object(record: Record, namespace: str) -> dict[str, Any]:
     """The ConfigMap that holds it."""
     return {

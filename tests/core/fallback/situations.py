@@ -12,8 +12,8 @@ from speccli.core.fallback.terms import Decision, Sign, Situation, State, Step, 
 NOON = 1_795_953_600.0
 """2026-11-29 12:00 UTC, a Sunday."""
 LADDER = (
-    Step("eagle3", "eagle3", 5),
-    Step("eagle3-k2", "eagle3", 2),
+    Step("eagle3", "eagle3", 5, own=True),
+    Step("eagle3-k2", "eagle3", 2, own=True),
     Step("ngram", "ngram", 3),
     Step("off", "none"),
 )
