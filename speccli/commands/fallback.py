@@ -117,7 +117,7 @@ def apply(
     A new revision, rolled out and proven like every other: the pods are restarted, one after the
     other where no GPU is free. `fallback restore` brings back what was served before.
     """
-    from speccli.core.fallback.carry import down
+    from speccli.core.fallback.ways import down
 
     here = is_local(name, to, namespace, context, kubeconfig)
     connect = connector(kubeconfig, context, namespace)
@@ -140,7 +140,7 @@ def restore(
 ) -> None:
     """Bring back the revision that fallbacks led away from."""
     from speccli.core.deploy.place import place as place_of
-    from speccli.core.fallback.carry import back, restored, restored_here
+    from speccli.core.fallback.ways import back, restored, restored_here
 
     here = is_local(name, to, namespace, context, kubeconfig)
     connect = connector(kubeconfig, context, namespace)
@@ -164,7 +164,7 @@ def _ladder(
 ) -> tuple[Ladder, str | None]:
     """The ladder, and its namespace; None for a local deployment."""
     from speccli.core.deploy.place import place
-    from speccli.core.fallback.carry import on_cluster, on_this_machine
+    from speccli.core.fallback.ways import on_cluster, on_this_machine
 
     if here:
         return on_this_machine(place(state(), name)), None

@@ -9,7 +9,7 @@ import pytest
 
 from speccli.core.deploy.remove import restored
 from speccli.core.errors import ExitCode, UsageError
-from speccli.core.fallback import carry, rungs
+from speccli.core.fallback import rungs, ways
 from speccli.core.fallback.ladder import choose, ladder
 from speccli.core.kube.record import Record, Revision, plain_recipe
 from speccli.core.recipes.load import load
@@ -94,25 +94,25 @@ def test_the_way_back_is_where_the_fallbacks_began(
     assert (found.back.number if found.back else None) == number
     if number is None:
         with pytest.raises(UsageError, match="no fallback led"):
-            carry.back(found)
+            ways.back(found)
     else:
-        assert carry.back(found) == number
+        assert ways.back(found) == number
 
 
 def test_down_and_back_are_revisions_of_one_deployment() -> None:
     fake, heard = FakeCluster(), Heard()
     deploy(fake, heard, asked())
-    found, place = carry.on_cluster(fake, None, "chat")  # type: ignore[arg-type]
+    found, place = ways.on_cluster(fake, None, "chat")  # type: ignore[arg-type]
 
-    outcome = deploy(fake, heard, carry.down(found, "none", place))
+    outcome = deploy(fake, heard, ways.down(found, "none", place))
     assert outcome.record.current.number == 2
     # The played engine drafts whatever it is told: the proof must not take that for none.
     assert outcome.exit_code is ExitCode.CRITICAL
     words = str(fake.objects["Deployment", "chat"])
     assert "--speculative-config" not in words
 
-    found, place = carry.on_cluster(fake, None, "chat")  # type: ignore[arg-type]
-    again = restored(fake, place, "chat", carry.back(found))  # type: ignore[arg-type]
+    found, place = ways.on_cluster(fake, None, "chat")  # type: ignore[arg-type]
+    again = restored(fake, place, "chat", ways.back(found))  # type: ignore[arg-type]
     deploy(fake, heard, again)
     assert record(fake).current.restores == 1
     assert "--speculative-config" in str(fake.objects["Deployment", "chat"])
@@ -120,7 +120,7 @@ def test_down_and_back_are_revisions_of_one_deployment() -> None:
 
 def test_what_is_not_deployed_cannot_fall_back() -> None:
     with pytest.raises(UsageError, match="no deployment chat"):
-        carry.on_cluster(FakeCluster(), None, "chat")  # type: ignore[arg-type]
+        ways.on_cluster(FakeCluster(), None, "chat")  # type: ignore[arg-type]
 
 
 def _begun(told: Record, **changes: Any) -> Record:
@@ -129,15 +129,15 @@ def _begun(told: Record, **changes: Any) -> Record:
 
 def test_a_step_that_was_cut_short_is_completed_and_not_taken_twice() -> None:
     found = ladder(_begun(_record(NGRAM, EAGLE)))
-    assert carry.down(found, None, "ns").recipe == NGRAM
-    assert carry.down(found, "none", "ns").recipe == NONE
+    assert ways.down(found, None, "ns").recipe == NGRAM
+    assert ways.down(found, "none", "ns").recipe == NONE
     done = ladder(_record(NGRAM, EAGLE))
-    assert carry.down(done, None, "ns").recipe == NONE
+    assert ways.down(done, None, "ns").recipe == NONE
 
 
 def test_a_restore_that_was_cut_short_is_completed() -> None:
     found = ladder(_begun(_record(EAGLE, NGRAM, EAGLE), restores=1))
-    assert carry.back(found) == 1
+    assert ways.back(found) == 1
 
 
 def test_pools_do_not_keep_a_bad_draft_of_their_own() -> None:
@@ -157,7 +157,7 @@ def test_pools_do_not_keep_a_bad_draft_of_their_own() -> None:
 def test_a_folder_of_this_machine_is_fine_for_a_local_deployment() -> None:
     local = replace(EAGLE, target=replace(EAGLE.target, model="/models/target"))
     found = ladder(_record(local))
-    asked_for = carry.down(found, "none", None)
+    asked_for = ways.down(found, "none", None)
     assert asked_for.recipe.draft.method == "none"
     with pytest.raises(UsageError, match="lies on a claim or image"):
-        carry.down(found, "none", "ns")
+        ways.down(found, "none", "ns")

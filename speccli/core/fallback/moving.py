@@ -1,0 +1,251 @@
+"""How a move is made: the traffic to another pool, or pods replaced; and back where it is refuted.
+
+Servers first, then the traffic; nothing is taken from what serves before what comes is proven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from speccli.core.deploy import cluster as deploying
+from speccli.core.deploy.asked import Asked, Reporter
+from speccli.core.errors import ExitCode
+from speccli.core.fallback import pools
+from speccli.core.fallback.serving import Serving
+from speccli.core.manifests.options import Traffic
+from speccli.core.recipes.model import Recipe
+
+if TYPE_CHECKING:
+    from speccli.core.kube.client import Cluster
+
+Connect = Callable[[float | None], "Cluster"]
+Mechanism = Literal["switch", "rolling"]
+End = Literal["moved", "undone", "unproven"]
+"""undone: what came was refuted, and what was before serves. unproven: it serves, and whether it
+drafts is not to be told."""
+ANSWER_S = 120.0
+"""For one answer of a model: a cold one takes long."""
+_RAISE_S = 900.0
+"""How long further servers of a pool are waited for, where its autoscaler makes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a move went."""
+
+    name: str
+    namespace: str
+    mechanism: Mechanism
+    source: str
+    """What drafted before: `eagle3, K = 3`."""
+    target: str
+    """What was to draft."""
+    end: End
+    words: str
+    """All of it in a line."""
+    seconds: float
+    """From the beginning until the requests went where they were to go."""
+    last: deploying.Outcome
+    """The deployment that it came to."""
+    notes: tuple[str, ...] = ()
+    """What was not done, and why: a standby that was sick, servers that found no GPU."""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The contract's."""
+        return {
+            "moved": ExitCode.OK,
+            "undone": ExitCode.CRITICAL,
+            "unproven": ExitCode.UNKNOWN,
+        }[self.end]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How deployments of a move are made."""
+
+    accept: tuple[str, ...] = ()
+    wait: bool = True
+    timeout_s: float | None = None
+
+
+class Mover:
+    """One move of one deployment."""
+
+    def __init__(
+        self,
+        connect: Connect,
+        here: Serving,
+        reporter: Reporter,
+        terms: Terms,
+        began: float,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
+    ) -> None:
+        """`began`: when the move did, on the clock: it may have been begun again since."""
+        self.here = here
+        self._connect, self._reporter, self._terms = connect, reporter, terms
+        self._cluster = connect(None)
+        self._began, self._clock, self._sleep = began, clock, sleep
+        self._notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        """Something to know of the move."""
+        self._notes.append(text)
+        self._reporter.warn(text)
+
+    def warm(self, pool: Traffic) -> pools.Warm:
+        """Whether a pool may take the traffic, asked now."""
+        return pools.warm(self._cluster, self._connect(ANSWER_S), self.here, pool)
+
+    # ---- the traffic ----
+
+    def switch(self, to: Traffic, seen: pools.Warm, *, restores: int | None = None) -> Outcome:
+        """Servers first, then the traffic, then the proof that it is taken."""
+        here = self.here
+        if seen.doubt is not None:
+            self.note(f"the pool {to} could not be proven before it serves: {seen.doubt}")
+        goal = self._raise(to)
+        raised = {to: goal} if to == "standby" and goal > here.unit(to).least else {}
+        asked = replace(here.asked(traffic=to, raised=raised), restores=restores)
+        return self._switched(here, asked, replace(here, options=asked.options).words)
+
+    def completed(self, former: Serving) -> Outcome:
+        """A switch that was begun, to its end."""
+        return self._switched(former, self.here.asked(), self.here.words)
+
+    def _raise(self, to: Traffic) -> int:
+        """See that a pool has the servers that the traffic needs, as far as there are GPUs."""
+        here, need = self.here, pools.need(self._cluster, self.here, to)
+        if need.wanted > need.goal:
+            self.note(
+                f"the pool {to} would need {need.wanted} servers ({need.words}), and there are "
+                f"GPUs for {need.goal}"
+            )
+        if need.goal <= need.there:
+            return need.goal
+        self._reporter.say(
+            f"the pool {to} gets {need.goal} servers before it takes the traffic: {need.words}"
+        )
+        asked = here.asked(raised={**here.options.raised, to: need.goal})
+        self._deploy(replace(asked, awaited=(to,)), wait=True)
+        patience = self._terms.timeout_s or _RAISE_S
+        ready = pools.await_servers(
+            self._cluster, here, to, need.goal, patience, clock=self._clock, sleep=self._sleep
+        )
+        if ready < need.goal:
+            self.note(f"{ready} of {need.goal} servers of the pool {to} were ready in time")
+        return need.goal
+
+    def _switched(self, former: Serving, asked: Asked, target: str) -> Outcome:
+        to = asked.options.traffic
+        self._reporter.say(f"the pool {to} takes the traffic")
+        done = self._deploy(replace(asked, awaited=(to,)), wait=True)
+        took = self._clock() - self._began
+        wrong = refuted(done) or pools.leads_astray(
+            self._cluster, self.here, to, clock=self._clock, sleep=self._sleep
+        )
+        if wrong is None:
+            return self._moved("switch", former.words, target, done, took)
+        self._reporter.warn(f"{wrong}: the traffic goes back to the pool {former.traffic}")
+        # What it goes back to may be as sick as before: it is not waited for.
+        undone = self._deploy(former.again(), wait=False)
+        return self._undone("switch", former.words, target, undone, wrong, took)
+
+    # ---- pods replaced ----
+
+    def roll(self, recipe: Recipe, former: Serving | None) -> Outcome:
+        """A rolling change; `former`: what an undo brings back, None where there is nothing."""
+        asked = self.here.asked(recipe)
+        target = replace(self.here, recipe=recipe).words
+        source = former.words if former else self.here.words
+        done = self._deploy(asked, wait=self._terms.wait)
+        took = self._clock() - self._began
+        wrong = refuted(done)
+        if wrong is None or former is None:
+            return self._moved("rolling", source, target, done, took)
+        self._reporter.warn(f"{wrong}: revision {former.revision.number} is brought back")
+        undone = self._deploy(former.again(), wait=True)
+        return self._undone("rolling", source, target, undone, wrong, took)
+
+    def behind(self, recipe: Recipe, *, restores: int | None = None) -> Outcome:
+        """The main pool is replaced while the standby serves, and then takes the traffic."""
+        here, target = self.here, replace(self.here, recipe=recipe)
+        self._reporter.say("the main pool is replaced while the pool standby serves")
+        done = self._deploy(replace(here.asked(recipe), awaited=("main",)), wait=True)
+        took = self._clock() - self._began
+        main = replace(target, options=replace(here.options, traffic="main"))
+        if wrong := refuted(done):
+            self._reporter.warn(f"{wrong}: revision {here.revision.number} is brought back")
+            undone = self._deploy(replace(here.again(), awaited=("standby",)), wait=True)
+            return self._undone("rolling", here.words, main.words, undone, wrong, took)
+        if done.ended is None or done.ended.end != "done":
+            return self._moved("rolling", here.words, main.words, done, took)
+        self.here = replace(target, revision=done.record.current)
+        moved = self.switch("main", self.warm("main"), restores=restores)
+        return replace(moved, mechanism="rolling", source=here.words)
+
+    # ---- both ----
+
+    def _deploy(self, asked: Asked, *, wait: bool) -> deploying.Outcome:
+        accept = (*asked.accept, *self._terms.accept)
+        asked = replace(asked, accept=accept, wait=wait, timeout_s=self._terms.timeout_s)
+        return deploying.deploy(self._connect, asked, self._reporter)
+
+    def _moved(
+        self, how: Mechanism, source: str, target: str, done: deploying.Outcome, took: float
+    ) -> Outcome:
+        told = f"{self.here.name}: {source} → {target}"
+        if done.exit_code is ExitCode.OK:
+            end: End = "moved"
+            after = f" in {took:.0f} s" if done.ended else ", begun and not waited for"
+            words = f"{told}{after}"
+        else:
+            end = "unproven"
+            words = f"{told}: {doubt(done) or 'whether it drafts is not to be told'}"
+        return self._outcome(how, source, target, end, words, took, done)
+
+    def _undone(
+        self,
+        how: Mechanism,
+        source: str,
+        target: str,
+        undone: deploying.Outcome,
+        why: str,
+        took: float,
+    ) -> Outcome:
+        words = f"{self.here.name}: {target} was refuted ({why}), and {source} serves again"
+        return self._outcome(how, source, target, "undone", words, took, undone)
+
+    def _outcome(
+        self,
+        how: Mechanism,
+        source: str,
+        target: str,
+        end: End,
+        words: str,
+        took: float,
+        last: deploying.Outcome,
+    ) -> Outcome:
+        name, place = self.here.name, self.here.namespace
+        notes = tuple(self._notes)
+        return Outcome(name, place, how, source, target, end, words, took, last, notes)
+
+
+def refuted(done: deploying.Outcome) -> str | None:
+    """Why a deployment is known not to do what it should; None where that is not known."""
+    if done.ended is not None and done.ended.end == "failed":
+        return done.ended.why
+    if done.proof is None or done.proof.verdict != "refuted":
+        return None
+    worst = next(each for each in done.proof.servers if each.verdict == "refuted")
+    return f"{worst.server}: {worst.evidence}"
+
+
+def doubt(done: deploying.Outcome) -> str | None:
+    """What keeps it from being told."""
+    if done.ended is not None and done.ended.end == "late":
+        return f"not ready in time: {done.ended.why}"
+    return None if done.proof is None else pools.doubt(done.proof)

@@ -1,0 +1,222 @@
+"""The pools of a move: whether one is warm, how many servers it needs, and who is led to it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from speccli.core.deploy import room
+from speccli.core.deploy.cluster import asker, prove_pools
+from speccli.core.errors import SpecctlError
+from speccli.core.fallback.serving import Serving
+from speccli.core.kube.errors import Denied, NotInstalled
+from speccli.core.kube.fields import replicas_of
+from speccli.core.kube.progress import Progress
+from speccli.core.kube.proven import Proof, Wanted, snapshot_of
+from speccli.core.kube.rollout import Ended, look
+from speccli.core.manifests.build import objects
+from speccli.core.manifests.names import pool_name
+from speccli.core.manifests.options import Traffic
+from speccli.core.manifests.scaling import running_target
+from speccli.core.sources.base import Scrape
+
+if TYPE_CHECKING:
+    from speccli.core.kube.client import Cluster
+
+TAKES_S = 30.0
+"""How long a Service may take to lead to other pods."""
+_POLL_S = 0.5
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Warm:
+    """A pool that may take the traffic."""
+
+    pool: Traffic
+    ready: int
+    proof: Proof | None
+    sick: str | None
+    """Why it is not to take it; None: nothing speaks against it."""
+
+    @property
+    def doubt(self) -> str | None:
+        """Why it could not be proven; None where it was."""
+        return None if self.proof is None else doubt(self.proof)
+
+
+def doubt(proof: Proof) -> str | None:
+    """What keeps a proof from being one; None where it is."""
+    if proof.verdict != "unknown":
+        return None
+    first = next((each for each in proof.servers if each.verdict == "unknown"), None)
+    return proof.reason if first is None else f"{first.server}: {first.evidence}"
+
+
+def warm(cluster: Cluster, patient: Cluster, here: Serving, pool: Traffic) -> Warm:
+    """Whether a pool is ready, and drafts as it should: asked now, whatever the record says."""
+    unit = here.unit(pool)
+    seen = look(cluster, here.namespace, here.name, [unit.name])
+    ready = len(_ready(seen, pool))
+    if not ready:
+        return Warm(pool, 0, None, _unready(seen, pool))
+    proof = prove_pools(patient, here.namespace, [unit], Ended("done", seen))
+    if proof.verdict != "refuted":
+        return Warm(pool, ready, proof, None)
+    worst = next(each for each in proof.servers if each.verdict == "refuted")
+    return Warm(pool, ready, proof, f"{worst.server}: {worst.evidence}")
+
+
+def _ready(seen: Progress, pool: str) -> list[str]:
+    """Pods that would take requests, of the newest template."""
+    pods = (pod for pod in seen.pods if pod.pool == pool and pod.fresh)
+    return [pod.name for pod in pods if pod.phase == "ready"]
+
+
+def _unready(seen: Progress, pool: str) -> str:
+    told = [f"{pod.name}: {pod.detail}" for pod in seen.pods if pod.pool == pool]
+    return f"no server of it is ready{f' ({told[0]})' if told else ''}"
+
+
+# ---- room ----
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """How many servers the traffic needs in a pool, and how many it can have."""
+
+    wanted: int
+    fits: int
+    """Of those, what finds GPUs."""
+    there: int
+    words: str
+    """How it was counted."""
+
+    @property
+    def goal(self) -> int:
+        """What the pool is raised to; never fewer than there are."""
+        return max(self.there, min(self.wanted, self.fits))
+
+
+def need(cluster: Cluster, here: Serving, to: Traffic) -> Need:
+    """Servers of `to` for what runs now in the pool that serves."""
+    unit, serving = here.unit(to), here.unit(here.traffic)
+    live = cluster.get("apps/v1", "Deployment", serving.name, here.namespace)
+    servers = (replicas_of(live) if live else None) or serving.least
+    running = _running(cluster, here, servers)
+    if running is None:
+        wanted, words = servers, f"as many as {serving.name} has: its load cannot be read"
+    else:
+        wanted = math.ceil(running / running_target(unit))
+        words = f"{running:.0f} requests run, {running_target(unit)} a server"
+    wanted = max(unit.least, min(wanted, unit.most) if unit.autoscaled else wanted)
+    there = cluster.get("apps/v1", "Deployment", unit.name, here.namespace)
+    have = (replicas_of(there) if there else 0) or 0
+    return Need(wanted, have + _placed(cluster, here, to, wanted), have, words)
+
+
+def _placed(cluster: Cluster, here: Serving, to: Traffic, wanted: int) -> int:
+    """Further servers of a pool that find GPUs; all, where nobody can tell."""
+    unit = here.unit(to, raised={to: wanted})
+    made = objects(here.recipe, here.options)
+    seen = room.look(cluster, [unit], made, here.namespace)
+    known = seen.stocks[to].unknown is None and seen.stocks[to].per_pod > 0
+    return seen.placed[to] if known else seen.extra(unit)
+
+
+def _running(cluster: Cluster, here: Serving, servers: int) -> float | None:
+    """Requests that run in the pool that serves; None where not every server tells."""
+    pods = _any_ready(cluster, here)
+    if len(pods) < servers:
+        return None
+    total = 0.0
+    for pod in pods:
+        try:
+            status, body = asker(cluster, here.namespace, pod)("GET", "/metrics")
+        except SpecctlError:
+            return None
+        page = Scrape(time.time(), pod, status, body)
+        gauges = snapshot_of(Wanted("none", 0.0), [page]).subject.gauges
+        if status != 200 or not gauges or any("running" not in each for each in gauges):
+            return None
+        total += sum(each["running"] for each in gauges)
+    return total
+
+
+def _any_ready(cluster: Cluster, here: Serving) -> list[str]:
+    """Ready pods of the pool that serves, whichever template they have."""
+    seen = look(cluster, here.namespace, here.name, [pool_name(here.name, here.traffic)])
+    return [pod.name for pod in seen.pods if pod.pool == here.traffic and pod.phase == "ready"]
+
+
+def await_servers(
+    cluster: Cluster,
+    here: Serving,
+    pool: Traffic,
+    goal: int,
+    patience_s: float,
+    *,
+    clock: Clock = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
+    """Wait until so many servers of a pool are ready; how many are, at the latest then."""
+    give_up = clock() + patience_s
+    while True:
+        seen = look(cluster, here.namespace, here.name, [here.unit(pool).name])
+        ready = len(_ready(seen, pool))
+        if ready >= goal or clock() >= give_up:
+            return ready
+        sleep(2.0)
+
+
+# ---- the switch itself ----
+
+
+def leads_astray(
+    cluster: Cluster,
+    here: Serving,
+    pool: Traffic,
+    *,
+    clock: Clock = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> str | None:
+    """Why the deployment's address does not lead to a pool's servers; None where it does.
+
+    A Service takes a moment to follow its selector.
+    """
+    give_up = clock() + TAKES_S
+    while True:
+        try:
+            wrong = _astray(cluster, here, pool)
+        except (Denied, NotInstalled):
+            return None  # who may not read it goes by the servers' own counters
+        if wrong is None or clock() >= give_up:
+            return wrong
+        sleep(_POLL_S)
+
+
+def _astray(cluster: Cluster, here: Serving, pool: Traffic) -> str | None:
+    labels = f"kubernetes.io/service-name={here.name}"
+    slices = cluster.list("discovery.k8s.io/v1", "EndpointSlice", here.namespace, labels=labels)
+    led = {name for each in slices for name in _targets(each)}
+    pods = cluster.list("v1", "Pod", here.namespace, labels=f"specctl.dev/deployment={here.name}")
+    pools = {
+        pod["metadata"]["name"]: (pod["metadata"].get("labels") or {}).get("specctl.dev/pool")
+        for pod in pods
+    }
+    if not led:
+        return f"Service {here.name} leads to no server"
+    others = sorted({str(pools[name]) for name in led & set(pools)} - {pool, "canary"})
+    return f"Service {here.name} still leads to {', '.join(others)}" if others else None
+
+
+def _targets(value: Mapping[str, Any]) -> list[str]:
+    """Names of the ready pods of an EndpointSlice."""
+    return [
+        str(endpoint["targetRef"]["name"])
+        for endpoint in value.get("endpoints") or ()
+        if (endpoint.get("conditions") or {}).get("ready") and endpoint.get("targetRef")
+    ]

@@ -1,0 +1,53 @@
+"""Beginning again where an API server is away for a while: every part of a move can be repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from speccli.core.deploy.asked import Reporter
+from speccli.core.errors import SpecctlError
+from speccli.core.kube.errors import Busy, TimedOut, Unreachable
+
+AWAY_S = 300.0
+"""How long an API server may be away in the middle of a move."""
+_FIRST_S, _LONGEST_S = 1.0, 15.0
+_AWAY = (Unreachable, TimedOut, Busy)
+
+Made = TypeVar("Made")
+
+
+def persistently(
+    once: Callable[[], Made],
+    reporter: Reporter,
+    *,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+    away_s: float = AWAY_S,
+) -> Made:
+    """Do it, and again from the start while nobody answers.
+
+    Raises:
+        SpecctlError: what is no matter of waiting; or nobody answered for so long.
+    """
+    began: float | None = None
+    pause = _FIRST_S
+    while True:
+        try:
+            return once()
+        except _AWAY as error:
+            began = clock() if began is None else began
+            if clock() - began + pause > away_s:
+                raise _given_up(error, clock() - began) from error
+            reporter.warn(f"{error.message}; it is done again in {pause:.0f} s")
+        sleep(pause)
+        pause = min(2 * pause, _LONGEST_S)
+
+
+def _given_up(error: SpecctlError, waited: float) -> SpecctlError:
+    told = SpecctlError(
+        f"{error.message}, for {waited:.0f} s in the middle of a move",
+        hint="what serves goes on; the same command completes what was begun",
+    )
+    told.exit_code = error.exit_code
+    return told
