@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from speccli import diagnostics, output
-from speccli.core.errors import ExitCode
 from speccli.options import CLUSTER, FormatOption, SetOption, SourceOptions, source_without
 
 if TYPE_CHECKING:
@@ -163,6 +162,26 @@ StandIn = Annotated[
         "--stand-in", metavar="WORDS", help="The model stands in for another: what it is."
     ),
 ]
+RequestSeeds = Annotated[
+    bool,
+    typer.Option(
+        "--request-seeds", help="A seed in each request: repeatable sampling, at a cost of its own."
+    ),
+]
+Structured = Annotated[
+    Path | None,
+    typer.Option(
+        "--structured", metavar="FILE", help="A JSON schema that every answer is held to."
+    ),
+]
+Nvml = Annotated[
+    bool,
+    typer.Option("--nvml", help="With --arm: the servers' GPUs are this machine's; read them."),
+]
+ServerLog = Annotated[
+    list[str] | None,
+    typer.Option("--server-log", metavar="ARM=FILE", help="What a server of --arm prints; repeat."),
+]
 Extra = Annotated[
     list[str] | None,
     typer.Argument(metavar="[-- ARGS…]", help="With --to local: more arguments of vllm serve."),
@@ -196,7 +215,11 @@ def run(
     temperature: Annotated[float, typer.Option(min=0.0, max=5.0, help="Sampling.")] = 0.0,
     top_p: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Sampling.")] = None,
     seed: Annotated[int, typer.Option(help="Of the order of prompts and of arrivals.")] = 0,
-    repeats: Annotated[int, typer.Option(min=1, max=1000, help="Times each row is run.")] = 1,
+    repeats: Annotated[
+        int, typer.Option(min=1, max=1000, help="Times each row is run; once is no verdict.")
+    ] = 3,
+    request_seeds: RequestSeeds = False,
+    structured: Structured = None,
     warmup: Warmup = None,
     api: Annotated[Api, typer.Option(help="Which endpoint is asked.")] = Api.CHAT,
     window: WindowOption = Window.STEADY,
@@ -214,6 +237,8 @@ def run(
     dcgm: Annotated[
         str | None, typer.Option(metavar="URL", help="A DCGM exporter, for GPUs elsewhere.")
     ] = None,
+    nvml: Nvml = False,
+    server_log: ServerLog = None,
     request_deadline: Annotated[
         str, typer.Option(metavar="TIME", help="Wall clock for one whole answer.")
     ] = "10m",
@@ -233,7 +258,7 @@ def run(
     """
     given = {name: value for name, value in locals().items() if name not in _NOT_ASKED}
     from speccli.core.bench import asked as asking
-    from speccli.core.bench.external import run_with
+    from speccli.core.bench.external import ToldToStop, run_with
     from speccli.core.bench.form import to_json
     from speccli.core.bench.progress import Progress
 
@@ -244,9 +269,9 @@ def run(
         diagnostics.warn(note)
     try:
         result = run_with(plan.spec, plan.before, Progress(diagnostics.say, diagnostics.progress))
-    except KeyboardInterrupt:
+    except ToldToStop as told:
         diagnostics.say(f"interrupted: {asking.left_behind(plan.spec)}")
-        raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
+        raise typer.Exit(128 + told.number) from None
 
     def table() -> RenderableType:
         from speccli.tables.bench_run import run_table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from speccli.core.bench.form import read
+from tests.support import bench_tool
 from tests.support.processes import shell, started
 
 
@@ -30,7 +32,8 @@ def test_a_run_prints_a_table_keeps_a_file_and_tells_how_far_it_is(
 ) -> None:
     out = tmp_path / "b.json"
     done = shell(
-        f"specctl bench run --arm eagle3={url} --batch 4 --requests 4 --max-tokens 8 --out {out}"
+        f"specctl bench run --arm eagle3={url} --batch 4 --requests 4 --max-tokens 8 --repeats 1"
+        f" --out {out}"
     )
     assert done.returncode == 0, done.stderr
     assert "SIMULATED" in done.stdout
@@ -76,6 +79,32 @@ def test_interrupted_it_keeps_what_is_done_and_goes_on_from_there(url: str, tmp_
     again = shell(f"specctl {words} --repeats 30")
     assert again.returncode == 64
     assert "is there already" in again.stderr
+
+
+def test_told_to_stop_it_takes_the_tool_it_called_along(url: str, tmp_path: Path) -> None:
+    program = tmp_path / "python-with-vllm"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {bench_tool.__file__} "$@"\n')
+    program.chmod(0o755)
+    logs = tmp_path / "logs"
+    words = f"bench run --runner vllm-bench --arm eagle3={url} --batch 4 --logs {logs}"
+    env = {"SPECCTL_VLLM_PYTHON": str(program), "SLOW": "1"}
+    with started(*words.split(), "--out", str(tmp_path / "b.json"), **env) as process:
+        give_up = time.monotonic() + 40
+        while not list(logs.glob("*.log")) and time.monotonic() < give_up:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        _, stderr = process.communicate(timeout=20)
+    assert process.returncode == 143, stderr
+    assert "0 of 3 rows are kept" in stderr
+    left = [path.read_text() for path in Path("/proc").glob("[0-9]*/cmdline") if _readable(path)]
+    assert not [line for line in left if str(tmp_path) in line]
+
+
+def _readable(path: Path) -> bool:
+    try:
+        return bool(path.read_text())
+    except OSError:
+        return False
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def shell(line: str, **changes: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def started(*args: str | Path, cwd: Path | None = None) -> subprocess.Popen[str]:
+def started(*args: str | Path, cwd: Path | None = None, **changes: str) -> subprocess.Popen[str]:
     """A command that goes on until it is told to stop; close its pipes with `with`."""
     words: Sequence[str] = [sys.executable, "-m", "speccli", *map(str, args)]
     return subprocess.Popen(
@@ -51,6 +51,6 @@ def started(*args: str | Path, cwd: Path | None = None) -> subprocess.Popen[str]
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment(),
+        env=environment(**changes),
         cwd=cwd,
     )

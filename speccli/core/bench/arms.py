@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,11 @@ BASELINES = ("baseline", "none", "plain", "off")
 _TELLS = "--per-request-spec-decode-metrics"
 """vLLM's flag that puts each answer's own drafts into it."""
 _HEADS = {"eagle", "eagle3", "p-eagle", "draft_model", "mtp", "dflash"}
+_PARALLEL = (
+    ("--tensor-parallel-size", "-tp"),
+    ("--pipeline-parallel-size", "-pp"),
+    ("--data-parallel-size", "-dp"),
+)
 _NGRAM = {"prompt_lookup_max": 4, "prompt_lookup_min": 2}
 
 
@@ -54,8 +60,22 @@ class Local:
         k = (self.speculative or {}).get("num_speculative_tokens")
         return k if isinstance(k, int) else None
 
+    @property
+    def gpus(self) -> int:
+        """How many GPUs its command asks for."""
+        return prod(_number_after(self.extra_args, flags) for flags in _PARALLEL)
+
 
 ArmSpec = Remote | Local
+
+
+def _number_after(words: Sequence[str], flags: Sequence[str]) -> int:
+    """The value of a flag, `--flag N` or `--flag=N`; 1 where it is not given."""
+    flat = [part for word in words for part in word.split("=", 1)]
+    for name, value in zip(flat, flat[1:], strict=False):
+        if name in flags and value.isdigit():
+            return int(value)
+    return 1
 
 
 def remotes(texts: Sequence[str]) -> tuple[Remote, ...]:

@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from speccli.core.bench import arms as arms_
 from speccli.core.bench import datasets as datasets_
-from speccli.core.bench import external, form
+from speccli.core.bench import external, resume, structured
 from speccli.core.bench.arms import ArmSpec
+from speccli.core.bench.form import read
 from speccli.core.bench.measure import Sampling
 from speccli.core.bench.results import Load, Result
 from speccli.core.bench.run import Spec
@@ -28,12 +29,17 @@ REQUESTS = 100
 PER_BATCH = 8
 """Waves that a row has at the least, unless its requests are given: 128 in flight need 1,024."""
 MAX_TOKENS = 256
+REPEATS = 3
 IGNORES_EOS = (
     "answers forced past their end (--output-tokens) are text that no draft was trained on: "
     "acceptance comes out lower than in service (0.55 instead of 0.66 at the first position on a "
     "135M pair)"
 )
 ONE_ARM = "a single arm: there will be numbers and no speed-up"
+ONE_REPEAT = "measured once, nothing tells how much runs differ: no interval and no verdict"
+TWO_REPEATS = (
+    "two repeats: where loads scatter very differently, up to 9 % of tables held a false verdict"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,9 @@ class Asked:
     temperature: float = 0.0
     top_p: float | None = None
     seed: int = 0
-    repeats: int = 1
+    repeats: int = REPEATS
+    request_seeds: bool = False
+    structured: Path | None = None
     warmup: int | None = None
     api: Literal["chat", "completions"] = "chat"
     window: Literal["steady", "whole"] = "steady"
@@ -72,6 +80,8 @@ class Asked:
     keep_texts: bool = False
     stand_in: str | None = None
     dcgm: str | None = None
+    nvml: bool = False
+    server_log: Sequence[str] | None = None
     request_deadline: str = "10m"
     start_deadline: str = "15m"
     logs: Path | None = None
@@ -97,7 +107,8 @@ def plan(asked: Asked) -> Plan:
         UsageError: it cannot be run, or would not mean anything.
     """
     arms = _arms(asked)
-    load = _load(asked)
+    schema = None if asked.structured is None else structured.read(asked.structured)
+    load = _load(asked, schema)
     names = [
         name.strip() for text in asked.dataset or () for name in text.split(",") if name.strip()
     ]
@@ -105,6 +116,8 @@ def plan(asked: Asked) -> Plan:
         datasets_.load(name, folder=asked.data, seed=asked.seed)
         for name in dict.fromkeys(names or ["builtin"])
     ]
+    if schema is not None:
+        found = [schema.over(each) for each in found]
     if len({each.name for each in found}) < len(found):
         raise UsageError("two datasets have the same name", hint="rename one of the files")
     out = asked.out or Path("outputs") / time.strftime("bench-%Y%m%d-%H%M%S.json")
@@ -114,6 +127,7 @@ def plan(asked: Asked) -> Plan:
         temperature=asked.temperature,
         top_p=asked.top_p,
         api=asked.api,
+        request_seeds=asked.request_seeds,
     )
     spec = Spec(
         name=asked.name or out.stem,
@@ -124,14 +138,15 @@ def plan(asked: Asked) -> Plan:
         load=load,
         sampling=sampling,
         seed=asked.seed,
-        warmup=asked.warmup,
         deadline_s=seconds(asked.request_deadline, what="--request-deadline"),
         start_s=seconds(asked.start_deadline, what="--start-deadline"),
-        gpu_count=asked.settings.gpus_per_engine or 1,
+        gpu_count=asked.settings.gpus_per_engine,
         gpu_hour_usd=asked.settings.gpu_hour_usd,
         stand_in=asked.stand_in,
         keep_texts=asked.keep_texts,
         dcgm=asked.dcgm,
+        nvml=asked.nvml,
+        server_logs=_logs(asked.server_log or (), arms),
         access=access_of(asked.settings),
         command=asked.command,
         logs=asked.logs,
@@ -146,7 +161,26 @@ def plan(asked: Asked) -> Plan:
         notes.append(external.COUNTS_ALL)
     if len(arms) == 1:
         notes.append(ONE_ARM)
-    return Plan(spec, _before(spec, resume=asked.resume), tuple(notes))
+    elif asked.repeats < REPEATS:
+        notes.append(ONE_REPEAT if asked.repeats == 1 else TWO_REPEATS)
+    return Plan(spec, resume.before(spec, resume=asked.resume), tuple(notes))
+
+
+def _logs(given: Sequence[str], arms: Sequence[ArmSpec]) -> dict[str, Path]:
+    """`ARM=FILE`, each."""
+    remote = {arm.name for arm in arms if isinstance(arm, arms_.Remote)}
+    logs = {}
+    for text in given:
+        name, equals, path = text.partition("=")
+        if not equals or not path:
+            raise UsageError("--server-log is not ARM=FILE", hint="write --server-log eagle3=FILE")
+        if name not in remote:
+            raise UsageError(
+                f"--server-log {name}: no --arm of that name",
+                hint=f"one of: {', '.join(sorted(remote)) or 'none; --to local reads its own'}",
+            )
+        logs[name] = Path(path)
+    return logs
 
 
 def _arms(asked: Asked) -> tuple[ArmSpec, ...]:
@@ -181,7 +215,7 @@ def _arms(asked: Asked) -> tuple[ArmSpec, ...]:
     )
 
 
-def _load(asked: Asked) -> Load:
+def _load(asked: Asked, schema: structured.Schema | None) -> Load:
     if asked.requests is not None and asked.seconds is not None:
         raise UsageError("--requests and --seconds: a row ends by one of them", hint="give one")
     batches = _numbers(asked.batch, "--batch", int, 1, 4096) if asked.batch else ()
@@ -196,6 +230,10 @@ def _load(asked: Asked) -> Load:
     if window_s is not None and window_s < 1:
         raise UsageError(f"--seconds {asked.seconds}: at least 1 s", hint="try 30s")
     requests = () if window_s else _requests(asked.requests, batches, len(batches or rates))
+    warmups = tuple(
+        given if (given := asked.warmup) is not None else _warmup(each, closed=bool(batches))
+        for each in batches or rates
+    )
     return Load(
         kind="open" if rates else "closed",
         batches=batches,
@@ -205,11 +243,19 @@ def _load(asked: Asked) -> Load:
         seconds=window_s,
         output_tokens=asked.output_tokens,
         max_tokens=asked.max_tokens or MAX_TOKENS,
-        warmup=asked.warmup or 0,
+        warmup=min(warmups),
+        warmup_by_load=warmups if len(set(warmups)) > 1 else (),
         repeats=asked.repeats,
         endpoint=asked.api,
         window=asked.window if asked.runner == external.OURS else "whole",
+        request_seeds=asked.request_seeds,
+        structured=None if schema is None else schema.words,
     )
+
+
+def _warmup(load: float, *, closed: bool) -> int:
+    """Requests that warm a row up, unless they are given: a batch, or 3 s of arrivals."""
+    return max(2, round(load)) if closed else max(4, round(3 * load))
 
 
 def _requests(text: str | None, batches: Sequence[int], loads: int) -> tuple[int, ...]:
@@ -248,43 +294,12 @@ def _numbers(
     return values
 
 
-def _before(spec: Spec, *, resume: bool) -> Result | None:
-    """What is in the file already."""
-    if not spec.out.exists():
-        if resume:
-            raise UsageError(f"--resume: there is no {spec.out}", hint="leave --resume out")
-        return None
-    if not resume:
-        raise UsageError(
-            f"{spec.out} is there already", hint="--resume goes on with it, or give another --out"
-        )
-    old = form.read(spec.out)
-    asked: dict[str, Any] = {
-        "load": (old.load, spec.load),
-        "seed": (old.provenance.seed, spec.seed),
-        "temperature": (old.provenance.temperature, spec.sampling.temperature),
-        "top_p": (old.provenance.top_p, spec.sampling.top_p),
-        "stand-in": (old.stand_in, spec.stand_in),
-        "baseline": (old.baseline.name if old.baseline else None, spec.baseline),
-        "datasets": ([d.name for d in old.datasets], [d.name for d in spec.datasets]),
-    }
-    arms = {arm.name for arm in old.arms} - {arm.name for arm in spec.arms}
-    differ = [name for name, (was, is_) in asked.items() if was != is_ and old.datasets]
-    if arms or differ or old.provenance.runner != spec.runner:
-        what = ", ".join([*differ, *(["arms"] if arms else [])]) or "the runner"
-        raise UsageError(
-            f"{spec.out} holds another bench: {what} differ",
-            hint="--resume takes the same command again",
-        )
-    return old
-
-
 def left_behind(spec: Spec) -> str:
     """What an interrupted bench leaves."""
     if not spec.out.exists():
         return "nothing was measured yet"
     whole = sum(1 for _ in spec.rows())
-    kept = len(form.read(spec.out).rows)
+    kept = len(read(spec.out).rows)
     return f"{kept} of {whole} rows are kept in {spec.out}; the same with --resume goes on"
 
 

@@ -181,8 +181,10 @@ class ByTool:
             samples=replace(row.samples, prompt=ids),
             acceptance=self.tool.acceptance(level.acceptance, counted) if known else counted,
         )
+        told = None if whose.missing else bool(whose.foreign)
+        row = replace(row, contaminated=told, contaminated_reason=whose.missing)
         if whose.foreign and row.state != "failed":
-            row = replace(row, state="contaminated", reason=whose.foreign, contaminated=True)
+            row = replace(row, state="contaminated", reason=whose.foreign)
         return row
 
 

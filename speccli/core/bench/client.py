@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _TOKEN = re.compile(rb'"(?:content|text|reasoning|reasoning_content)" ?: ?"(?!")')
 """The beginning of a text that is not empty; quotes inside of a text have a backslash before."""
 _PIECES = re.compile(rb'"(?:content|text|reasoning|reasoning_content)" ?: ?"((?:[^"\\]|\\.)*)"')
+_SAID = re.compile(rb'"(?:content|text)" ?: ?"((?:[^"\\]|\\.)*)"')
+_CUT_OFF = re.compile(rb'"finish_reason" ?: ?"length"')
 _LAST_EVENTS = 3
 """How many events from the end the usage is looked for in."""
 
@@ -36,6 +38,8 @@ class Ask:
     prompt: str
     """The prompt's id."""
     body: bytes
+    structured: bool = False
+    """Whether the answer is held to a JSON schema."""
 
 
 @dataclass(slots=True)
@@ -60,6 +64,10 @@ class Answer:
     text: str | None = None
     error: str | None = None
     """Why it is no answer, in few words; None when it is one."""
+    parsed: bool | None = None
+    """Whether its text is JSON; None where no schema held it."""
+    cut_off: bool = False
+    """Whether it ended at the token limit; told of structured ones only."""
     lost: bool = False
     """Whether the server could not be reached, or went away."""
 
@@ -144,6 +152,8 @@ class Client:
             async for data in response.content.iter_any():
                 stream.feed(data, perf_counter())
         stream.finish(answer, keep_text=self._keep_texts)
+        if ask.structured and answer.ok:
+            stream.judge(answer)
 
 
 _JSON = {"Content-Type": "application/json"}
@@ -211,6 +221,16 @@ class _Stream:
         answer.text_sha = hashlib.sha256(pieces).hexdigest()[:16]
         if keep_text:
             answer.text = _unescaped(pieces)
+
+    def judge(self, answer: Answer) -> None:
+        """Whether the text, what the model thought apart, is the JSON that was asked for."""
+        raw = b"".join(self._parts)
+        answer.cut_off = _CUT_OFF.search(raw) is not None
+        try:
+            json.loads(_unescaped(b"".join(_SAID.findall(raw))))
+            answer.parsed = True
+        except (ValueError, RecursionError):
+            answer.parsed = False
 
     def _place(self, answer: Answer, trailing: int) -> None:
         """When tokens came: with every event but the first and last ones that hold none."""

@@ -28,6 +28,8 @@ class Prompt:
     id: str
     messages: tuple[Message, ...]
     """`role` and `content`, the last one the user's."""
+    schema: Mapping[str, Any] | None = None
+    """A JSON schema that its answer is held to."""
 
     @property
     def text(self) -> str:
@@ -55,7 +57,9 @@ class Prompts:
         """Of the prompts in their order."""
         digest = hashlib.sha256()
         for prompt in self.prompts:
-            digest.update(json.dumps([prompt.id, *map(dict, prompt.messages)]).encode() + b"\n")
+            held = [] if prompt.schema is None else [prompt.schema]
+            said = [prompt.id, *map(dict, prompt.messages), *held]
+            digest.update(json.dumps(said).encode() + b"\n")
         return digest.hexdigest()
 
     def fitting(self, tokens: int | None) -> Prompts:
@@ -291,6 +295,9 @@ def _of_rows(path: Path) -> Iterator[Prompt]:
         numbered = _numbered(path)
     for number, row in numbered:
         prompt = _of_row(row, number)
+        schema = row.get("schema") if isinstance(row, dict) else None
+        if prompt is not None and isinstance(schema, dict):
+            prompt = replace(prompt, schema=schema)
         if prompt is None:
             raise UsageError(
                 f"{path}:{number}: no prompt in it",

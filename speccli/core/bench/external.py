@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from speccli.core.bench.aiperf_profile import AiperfProfile
 from speccli.core.bench.arms import Remote
@@ -14,6 +15,7 @@ from speccli.core.bench.results import Result
 from speccli.core.bench.run import Spec, run
 from speccli.core.bench.vllm_serve import VllmServe
 from speccli.core.errors import UsageError
+from speccli.core.stopping import told_to_stop
 
 OURS = "specctl"
 TOOLS: dict[str, Callable[[], Tool]] = {"vllm-bench": VllmServe.here, "aiperf": AiperfProfile.here}
@@ -38,7 +40,9 @@ def possible(spec: Spec) -> None:
     refused = {
         "--seconds": spec.load.seconds is not None,
         "--keep-texts": spec.keep_texts,
-        "--dcgm": spec.dcgm is not None,
+        "--dcgm and --nvml": spec.dcgm is not None or spec.nvml,
+        "--request-seeds": spec.sampling.request_seeds,
+        "answers held to a JSON schema": any(p.schema for d in spec.datasets for p in d.prompts),
         "--ca, --cert and --key": bool(access.ca_file or access.cert_file or access.key_file),
         "a user and password in an address": any(
             isinstance(arm, Remote) and arm.target.user is not None for arm in spec.arms
@@ -60,8 +64,29 @@ def run_with(spec: Spec, before: Result | None, progress: Progress) -> Result:
 
     Raises:
         SpecctlError: the runner is not on this machine.
+        ToldToStop: by a signal.
     """
     measure_row: MeasureRow = measure
     if spec.runner != OURS:
         measure_row = ByTool(TOOLS[spec.runner](), spec)
-    return asyncio.run(run(spec, progress, before, measure_row))
+    return asyncio.run(_until_told(run(spec, progress, before, measure_row)))
+
+
+class ToldToStop(KeyboardInterrupt):
+    """A signal ended the bench; what was measured is kept, what was started is stopped."""
+
+    def __init__(self, number: int) -> None:
+        """`number`: of the signal."""
+        super().__init__(number)
+        self.number = number
+
+
+async def _until_told(bench: Coroutine[Any, Any, Result]) -> Result:
+    with told_to_stop() as stop:
+        task = asyncio.ensure_future(bench)
+        await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+            raise ToldToStop(stop.result())
+        return task.result()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from speccli.core.bench import account, load
 from speccli.core.bench.client import Answer, Ask
 from speccli.core.bench.datasets import Prompt, Prompts
 from speccli.core.bench.gpu import Watch
-from speccli.core.bench.results import Row, RowClient, RowState, Samples
+from speccli.core.bench.results import Row, RowClient, RowState, Samples, Structured
 from speccli.core.bench.server import Identity, Page, Server, grown_by
 from speccli.core.bench.spread import spread
 from speccli.core.values import Number
@@ -34,12 +35,15 @@ class Sampling:
     """What every request asks for."""
 
     max_tokens: int
+    """Unless the answer is made `output_tokens` long."""
     output_tokens: int | None = None
     """Every answer exactly this long."""
     temperature: float = 0.0
     top_p: float | None = None
     api: str = "chat"
     extra: Mapping[str, Any] | None = None
+    request_seeds: bool = False
+    """Each request carries a seed, of its prompt, the bench's seed and the repeat."""
 
     @property
     def longest(self) -> int:
@@ -64,7 +68,15 @@ class Key:
     def empty(self, state: RowState, reason: str) -> Row:
         """The row without numbers."""
         return Row(
-            self.arm, self.batch, self.rate, self.dataset, self.repeat, state, reason, started=now()
+            self.arm,
+            self.batch,
+            self.rate,
+            self.dataset,
+            self.repeat,
+            state,
+            reason,
+            started=now(),
+            contaminated_reason=reason or None,
         )
 
 
@@ -99,7 +111,8 @@ class Requests:
         elif self._shape.requests is not None and place >= self._measured:
             place += self._shape.warmup
         prompt = self._prompts[place % count]
-        return Ask(prompt.id, self._body(prompt, place // count))
+        body = self._body(prompt, place // count)
+        return Ask(prompt.id, body, structured=prompt.schema is not None)
 
     def _body(self, prompt: Prompt, again: int) -> bytes:
         sampling = self._sampling
@@ -118,10 +131,20 @@ class Requests:
             body["top_p"] = sampling.top_p
         if sampling.output_tokens is not None:
             body |= {"min_tokens": sampling.output_tokens, "ignore_eos": True}
+        if sampling.request_seeds:
+            body["seed"] = _seed(f"{self._shape.seed}:{prompt.id}:{again}")
+        if prompt.schema is not None:
+            named = {"name": "answer", "schema": prompt.schema, "strict": True}
+            body["response_format"] = {"type": "json_schema", "json_schema": named}
         if self._identity.kind == "vllm":
             # No row finds the prompts of another one in the prefix cache.
             body["cache_salt"] = f"{self._salt}-{again}"
         return json.dumps(body | dict(sampling.extra or {})).encode()
+
+
+def _seed(words: str) -> int:
+    """A number that every server takes: 31 bits."""
+    return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4]) >> 1
 
 
 class MeasureRow(Protocol):
@@ -181,13 +204,33 @@ async def measure(
         requests=len(good),
         errors=len(outcome.measured) - len(good),
         error_kinds=Counter(a.error for a in outcome.measured if a.error is not None),
-        contaminated=whose.foreign is not None,
+        contaminated=None if whose.missing else whose.foreign is not None,
+        contaminated_reason=whose.missing,
         acceptance=account.acceptance(outcome.measured, every, growth, whose),
         gpu_utilisation=gpu.utilisation,
         power_w=gpu.power_w,
         sm_clock_mhz=gpu.sm_clock_mhz,
+        energy_j=gpu.energy_j,
+        energy_j_per_token=_a_token(gpu.energy_j, outcome.tokens),
+        structured=_structured(good),
     )
     return (_with_times(row, outcome, good) if good else row), good
+
+
+def _a_token(energy_j: Number, tokens: float) -> Number:
+    if energy_j.value is None or tokens <= 0:
+        return Number.unknown(energy_j.reason or "no tokens")
+    return Number.known(energy_j.value / tokens, n=tokens, reason=energy_j.reason)
+
+
+def _structured(good: Sequence[Answer]) -> Structured | None:
+    """Of answers that a schema held; None where there are none."""
+    held = [answer for answer in good if answer.parsed is not None]
+    if not held:
+        return None
+    return Structured(
+        len(held), sum(bool(a.parsed) for a in held), sum(answer.cut_off for answer in held)
+    )
 
 
 async def idle(server: Server) -> Page:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,19 @@ def of(command: str, seed: int, sampling: Sampling, runner: str) -> Provenance:
     return Provenance(
         specctl=__version__,
         runner=runner,
-        commands=(redact(command),) if command else (),
+        commands=(relative(redact(command)),) if command else (),
         host=host(),
         git=_git(),
         seed=seed,
         temperature=sampling.temperature,
         top_p=sampling.top_p,
     )
+
+
+def relative(words: str) -> str:
+    """The same, with paths below the working folder told from there: the rest is the machine's."""
+    here = str(Path.cwd()).rstrip("/")
+    return re.sub(rf"(?<![\w.~/-]){re.escape(here)}/", "", words) if here else words
 
 
 def host() -> dict[str, Any]:

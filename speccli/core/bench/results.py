@@ -126,6 +126,17 @@ class RowClient:
 
 
 @dataclass(frozen=True, slots=True)
+class Structured:
+    """Answers that were held to a JSON schema."""
+
+    answers: int
+    parsed: int
+    """Are JSON."""
+    cut_off: int
+    """Ended at the token limit, so that they cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """One arm at one load on one dataset, once."""
 
@@ -162,7 +173,15 @@ class Row:
     power_w: Number = field(default=Number.unknown("not measured"))
     """All GPUs in use together."""
     sm_clock_mhz: Number = field(default=Number.unknown("not measured"))
-    contaminated: bool = False
+    energy_j: Number = field(default=Number.unknown("not measured"))
+    """All GPUs in use together, over the window."""
+    energy_j_per_token: Number = field(default=Number.unknown("not measured"))
+    """The same / output tokens that came inside the window."""
+    contaminated: bool | None = None
+    """Whether others' traffic was seen; None where the counters cannot tell."""
+    contaminated_reason: str | None = None
+    """Why they cannot."""
+    structured: Structured | None = None
     client: RowClient | None = None
     samples: Samples = Samples()
 
@@ -181,6 +200,23 @@ class Row:
     def usable(self) -> bool:
         """Whether it has numbers that may be judged; of its requests at most 1 % failed."""
         return self.state in {"ok", "partial"} and 99 * self.errors <= self.requests > 0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What a server says of its memory, by its metrics and its log. Bytes are of one GPU."""
+
+    kv_cache_tokens: Number = field(default=Number.unknown("not told"))
+    """Tokens that the KV cache has room for."""
+    num_gpu_blocks: Number = field(default=Number.unknown("not told"))
+    block_size: Number = field(default=Number.unknown("not told"))
+    """Tokens of a block."""
+    kv_cache_bytes: Number = field(default=Number.unknown("not told"))
+    weights_bytes: Number = field(default=Number.unknown("not told"))
+    """Target and draft together, as loaded."""
+    cuda_graph_bytes: Number = field(default=Number.unknown("not told"))
+    gpu_memory_bytes: Number = field(default=Number.unknown("not told"))
+    """What the GPU holds more of since it was started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +241,8 @@ class Arm:
     """How long it took to start, where specctl started it."""
     max_model_len: int | None = None
     flags: Mapping[str, Any] = field(default_factory=dict)
+    server: ServerFacts | None = None
+    """None where it was not asked: imported, or of an older bench."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,10 +278,31 @@ class Load:
     """Every answer is made exactly this long (`ignore_eos`)."""
     max_tokens: int | None = None
     warmup: int = 0
-    """Requests of each row whose answers are not measured."""
+    """Requests of each row whose answers are not measured, at the least."""
+    warmup_by_load: tuple[int, ...] = ()
+    """The same for each batch or rate, where they differ."""
     repeats: int = 1
     endpoint: Literal["chat", "completions"] = "chat"
     window: Literal["steady", "whole"] = "steady"
+    request_seeds: bool = False
+    """Whether each request carried a seed of its own."""
+    structured: str | None = None
+    """The JSON schema laid over every answer: its file and its hash."""
+
+    def requests_of(self, batch: int | None, rate: float | None) -> int | None:
+        """Measured requests of a row at this load; None where it ends by time."""
+        return self._of(self.requests_by_load, batch, rate, self.requests)
+
+    def warmup_of(self, batch: int | None, rate: float | None) -> int:
+        """Requests of a row at this load that are not measured."""
+        return self._of(self.warmup_by_load, batch, rate, self.warmup) or 0
+
+    def _of(
+        self, each: tuple[int, ...], batch: int | None, rate: float | None, usual: int | None
+    ) -> int | None:
+        loads: tuple[float, ...] = self.batches or self.rates
+        here = batch if batch is not None else rate
+        return each[loads.index(here)] if each and here in loads else usual
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +324,8 @@ class Provenance:
     commands: tuple[str, ...] = ()
     host: Mapping[str, Any] = field(default_factory=dict)
     gpu: Mapping[str, Any] | None = None
+    gpu_reason: str | None = None
+    """Why the GPU is not known."""
     git: str | None = None
     seed: int | None = None
     temperature: float | None = None

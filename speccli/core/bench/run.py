@@ -9,12 +9,12 @@ is room for one; the result says which it was.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from speccli.core.bench import gpu, provenance
+from speccli.core.bench import gpu, gpu_readers, provenance, resume, sums
 from speccli.core.bench.arms import ArmSpec, Local
 from speccli.core.bench.client import Answer
 from speccli.core.bench.datasets import Prompts
@@ -22,15 +22,14 @@ from speccli.core.bench.form import write
 from speccli.core.bench.load import Shape
 from speccli.core.bench.measure import Key, MeasureRow, Sampling, measure, now
 from speccli.core.bench.progress import Progress
-from speccli.core.bench.results import Arm, Client, Dataset, Load, Result, Row
+from speccli.core.bench.results import Arm, Load, Result
 from speccli.core.bench.started import Up, up
 from speccli.core.errors import SpecctlError, UsageError
 from speccli.core.sources.access import Access
-from speccli.core.values import Number
 
+_GIVE = "give --nvml where they are this machine's, or --dcgm URL"
 _TEMPLATE_TOKENS = 64
 """Room for what a chat template adds."""
-BINS = (0, 128, 512, 2048, 8192, 32768)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +44,20 @@ class Spec:
     load: Load
     sampling: Sampling
     seed: int = 0
-    warmup: int | None = None
-    """Requests of each row; None: as many as are in flight, or 3 s of arrivals."""
     deadline_s: float = 600.0
     """For one whole answer."""
     start_s: float = 900.0
     """For the start of a server."""
-    gpu_count: int = 1
+    gpu_count: int | None = None
+    """Of each server; None: as its command says, else 1."""
     gpu_hour_usd: float | None = None
     stand_in: str | None = None
     keep_texts: bool = False
     dcgm: str | None = None
+    nvml: bool = False
+    """Whether servers that specctl did not start have this machine's GPUs."""
+    server_logs: Mapping[str, Path] = field(default_factory=dict)
+    """What servers print, by arm, where specctl does not start them."""
     access: Access = field(default_factory=Access)
     command: str = ""
     logs: Path | None = None
@@ -81,17 +83,11 @@ class Spec:
 
     def shape(self, key: Key, available: int) -> Shape:
         """The load of a row; `available`: prompts of its dataset."""
-        warmup = self.warmup
-        if warmup is None:
-            warmup = max(2, key.batch) if key.batch else max(4, round(3 * (key.rate or 0)))
-        requests = self.load.requests
-        if self.load.requests_by_load:
-            loads = self.load.batches or self.load.rates
-            requests = self.load.requests_by_load[loads.index(key.batch or key.rate or 0)]
+        requests = self.load.requests_of(key.batch, key.rate)
         return Shape(
             concurrency=key.batch,
             rate=key.rate,
-            warmup=warmup,
+            warmup=self.load.warmup_of(key.batch, key.rate),
             requests=None if requests is None else min(requests, available),
             seconds=self.load.seconds,
             window=self.load.window,
@@ -133,13 +129,16 @@ class _Bench:
     ) -> None:
         self._spec, self._progress, self._measure = spec, progress, measure_row
         self._datasets = {each.name: each for each in spec.datasets}
+        came = provenance.of(spec.command, spec.seed, spec.sampling, spec.runner)
+        if before is not None:
+            before = resume.with_commands(before, came)
         self.result = before or Result(
             name=spec.name,
             created=now(),
             finished=None,
             complete=False,
             simulated=False,
-            provenance=provenance.of(spec.command, spec.seed, spec.sampling, spec.runner),
+            provenance=came,
             load=spec.load,
             datasets=(),
             arms=(),
@@ -161,8 +160,12 @@ class _Bench:
         local = any(isinstance(arm, Local) for arm in self._spec.arms)
         order = "blocks: one arm after the other" if local else "interleaved, rotating arms"
         came = replace(self.result.provenance, order=order)
-        if local:  # an address here may be a tunnel: only servers started here have this GPU
-            came = replace(came, gpu=await gpu.describe())
+        if local or self._spec.nvml:
+            told = await gpu_readers.describe()
+            resume.same_gpu(came.gpu, told)
+            came = replace(came, gpu=told, gpu_reason=None if told else gpu_readers.NONE)
+        else:  # an address here may be a tunnel
+            came = replace(came, gpu_reason=f"the arms were not started here: {_GIVE}")
         self.result = replace(self.result, provenance=came)
         self._progress.begin(len(self._todo), [key.arm for key in self._todo], order)
 
@@ -194,16 +197,21 @@ class _Bench:
             for arm in arms:
                 self._met(arm, servers[arm.name])
             self._fit(servers)
-            watch = self._watch()
+            watch = self._watch(arms)
             for key in keys:
                 await self._row(key, servers[key.arm], watch)
 
-    def _watch(self) -> gpu.Watch:
+    def _watch(self, arms: Sequence[ArmSpec]) -> gpu.Watch:
+        gpus = self._gpus(arms[0])  # of several that are up, all have as many
         if self._spec.dcgm is not None:
-            return gpu.Watch(gpu.Dcgm(self._spec.dcgm), "")
-        if all(isinstance(arm, Local) for arm in self._spec.arms):
-            return gpu.Watch(*gpu.here())
-        return gpu.Watch(None, "not started here, so its GPU is not known: give --dcgm URL")
+            return gpu.Watch(gpu_readers.Dcgm(self._spec.dcgm), "", gpus)
+        if self._spec.nvml or all(isinstance(arm, Local) for arm in arms):
+            return gpu.Watch(*gpu_readers.here(), gpus)
+        return gpu.Watch(None, f"not started here, so its GPU is not known: {_GIVE}")
+
+    def _gpus(self, arm: ArmSpec) -> int:
+        told = self._spec.gpu_count
+        return told if told is not None else arm.gpus if isinstance(arm, Local) else 1
 
     def _met(self, arm: ArmSpec, found: Up) -> None:
         """Note what a server said of itself."""
@@ -217,18 +225,19 @@ class _Bench:
             model=identity.model,
             method=local.method if local else identity.method,
             k=local.k if local else identity.k,
-            draft=str((local.speculative or {}).get("model") or "") or None
+            draft=provenance.relative(str((local.speculative or {}).get("model") or "")) or None
             if local
             else identity.draft,
-            command=found.command,
-            gpu_count=spec.gpu_count,
+            command=found.command and tuple(map(provenance.relative, found.command)),
+            gpu_count=self._gpus(arm),
             gpu_hour_usd=spec.gpu_hour_usd,
             start_s=found.start_s,
             max_model_len=identity.max_model_len,
+            server=found.facts,
         )
         old = next((each for each in self.result.arms if each.name == arm.name), None)
         if old is not None:
-            _same(old, told)
+            resume.same_arm(old, told)
         names = [each.name for each in spec.arms]
         arms = [*(each for each in self.result.arms if each.name != arm.name), told]
         arms.sort(key=lambda each: names.index(each.name))
@@ -255,7 +264,7 @@ class _Bench:
                 raise UsageError(f"dataset {dataset.name}: no prompt fits into {shortest} tokens")
         self._datasets = {dataset.name: dataset for dataset in fitted}
         if not self.result.datasets:
-            self.result = replace(self.result, datasets=tuple(map(_described, fitted)))
+            self.result = replace(self.result, datasets=tuple(map(sums.described, fitted)))
         for old in self.result.datasets:
             new = self._datasets[old.name]
             if new.sha256 != old.sha256:
@@ -325,58 +334,7 @@ class _Bench:
             rows=tuple(rows),
             complete=complete,
             finished=now() if len(rows) == len(order) else None,
-            datasets=tuple(_counted(each, rows) for each in result.datasets),
-            provenance=replace(result.provenance, client=_client(rows)),
+            datasets=tuple(sums.counted(each, rows) for each in result.datasets),
+            provenance=replace(result.provenance, client=sums.client(rows)),
         )
         write(self._spec.out, self.result)
-
-
-def _same(old: Arm, new: Arm) -> None:
-    """Raises where an arm is not the one that was measured before."""
-    for what in ("model", "method", "k", "draft", "engine"):
-        was, is_ = getattr(old, what), getattr(new, what)
-        if what == "engine":
-            was, is_ = was.get("version"), is_.get("version")
-        if was != is_ and was is not None and is_ is not None:
-            raise UsageError(
-                f"arm {old.name}: its {what} is {is_}, and was {was} in the file",
-                hint="a bench is of one set of servers; begin anew with another --out",
-            )
-
-
-def _described(dataset: Prompts) -> Dataset:
-    return Dataset(
-        dataset.name, dataset.source, dataset.sha256, len(dataset.prompts), note=dataset.note
-    )
-
-
-def _counted(dataset: Dataset, rows: Sequence[Row]) -> Dataset:
-    """With prompt lengths, which the servers count."""
-    lengths: dict[str, int] = {}
-    for row in rows:
-        if row.dataset == dataset.name:
-            lengths.update(zip(row.samples.prompt, row.samples.input_tokens, strict=True))
-    if not lengths:
-        return dataset
-    bins = []
-    for low, high in zip(BINS, (*BINS[1:], None), strict=True):
-        inside = [n for n in lengths.values() if n >= low and (high is None or n < high)]
-        if inside:
-            bins.append({"low": low, "high": high, "prompts": len(inside)})
-    mean = Number.known(sum(lengths.values()) / len(lengths), n=len(lengths))
-    return replace(dataset, prompt_tokens_mean=mean, bins=tuple(bins))
-
-
-def _client(rows: Sequence[Row]) -> Client | None:
-    """What the load generator cost over all rows, and where it was the bottleneck."""
-    told = [(row, row.client) for row in rows if row.client is not None]
-    tokens = sum((row.output_tokens_per_s.value or 0) * (row.duration_s or 0) for row, _ in told)
-    if not told or not tokens:
-        return None
-    cost = sum(client.cpu_s for _, client in told) / tokens * 1000
-    full = [(row, client) for row, client in told if client.saturated]
-    reason = None
-    if full:
-        row, client = full[0]
-        reason = f"{len(full)} of {len(told)} rows, first {row.label}: {client.reason}"
-    return Client(Number.known(cost, n=tokens), bool(full), reason)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from speccli.core.bench import facts
 from speccli.core.bench.client import Client
 from speccli.core.errors import NotAuthorisedError, SourceError, UnreachableError
 from speccli.core.metrics.counters import Counters
@@ -168,6 +169,18 @@ class Server:
             k=told.get("k"),
             draft=told.get("draft"),
         )
+
+    async def cache_config(self) -> list[str]:
+        """The lines of its metrics that tell how its KV cache is laid out; none where it cannot."""
+        try:
+            async with (
+                asyncio.timeout(_ASK_S),
+                self._open.get(self.target.metrics_url) as answer,
+            ):
+                lines = (await answer.text()).splitlines() if answer.status == 200 else []
+        except Exception:  # noqa: BLE001 - page() says why
+            return []
+        return [line for line in lines if line.startswith(facts.CONFIG)]
 
     async def _card(self) -> Mapping[str, Any]:
         status, body = await self._get("/v1/models")

@@ -12,8 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from speccli.core.bench import arms as arms_
+from speccli.core.bench import facts as facts_
+from speccli.core.bench import gpu_readers
 from speccli.core.bench.arms import ArmSpec, Local
+from speccli.core.bench.gpu import Look, Looker
 from speccli.core.bench.progress import Progress
+from speccli.core.bench.results import ServerFacts
 from speccli.core.bench.server import Identity, Server
 from speccli.core.engines.local import LocalEngine, free_port
 from speccli.core.sources.targets import Target, parse_target
@@ -31,6 +35,7 @@ class Up:
     engine: LocalEngine | None = None
     command: tuple[str, ...] | None = None
     start_s: float | None = None
+    facts: ServerFacts | None = None
 
     @property
     def runner(self) -> str | None:
@@ -58,8 +63,11 @@ async def up(arm: ArmSpec, spec: Spec, progress: Progress) -> AsyncIterator[Up]:
         async with _local(arm, spec, progress) as found:
             yield found
     else:
+        log = facts_.log_of(spec.server_logs.get(arm.name))
         async with _server(arm.target, spec) as server:
-            yield Up(server, await server.meet())
+            identity = await server.meet()
+            told = facts_.facts(await server.cache_config(), log)
+            yield Up(server, identity, facts=facts_.with_memory(told, None, None))
 
 
 def _server(target: Target, spec: Spec) -> Server:
@@ -85,6 +93,8 @@ async def _local(arm: Local, spec: Spec, progress: Progress) -> AsyncIterator[Up
         env={"VLLM_NO_USAGE_STATS": "1", **arm.env},
         log_path=_log_of(arm.name, spec.logs),
     )
+    looker, _ = gpu_readers.here()
+    unused = await _looked(looker)
     progress.starting(arm.name, str(engine.log_path))
     began = time.monotonic()
     try:
@@ -93,10 +103,22 @@ async def _local(arm: Local, spec: Spec, progress: Progress) -> AsyncIterator[Up
         took = time.monotonic() - began
         async with _server(parse_target(engine.url), spec) as server:
             identity = await server.meet()
-            yield Up(server, identity, engine, arms_.command_of(arm), round(took, 1))
+            log = facts_.log_of(engine.log_path)
+            told = facts_.facts(await server.cache_config(), log)
+            told = facts_.with_memory(told, unused or [], await _looked(looker))
+            yield Up(server, identity, engine, arms_.command_of(arm), round(took, 1), told)
     finally:
         # In a thread of its own where the loop is being cancelled: a stop must not be skipped.
         await asyncio.shield(asyncio.to_thread(engine.stop))
+
+
+async def _looked(looker: Looker | None) -> list[Look] | None:
+    """All GPUs now; None where they cannot be asked."""
+    if looker is None:
+        return None
+    with contextlib.suppress(Exception):  # a GPU that does not tell is not the bench's end
+        return await looker.look()
+    return None
 
 
 def _log_of(name: str, folder: Path | None) -> Path:

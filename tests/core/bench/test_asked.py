@@ -60,7 +60,7 @@ def test_a_password_in_an_address_is_not_told() -> None:
 
 
 def shapes(**given: Any) -> list[tuple[int, int | None]]:
-    made = plan(Asked(arm=ONE, **given)).spec
+    made = plan(Asked(arm=ONE, repeats=1, **given)).spec
     return [
         (shape.warmup, shape.requests)
         for key in made.rows()

@@ -129,6 +129,7 @@ def _children_of(parent: int, word: str) -> list[str]:
         pytest.param({"requests": None, "seconds": "5s"}, "--seconds", id="no-window-of-time"),
         pytest.param({"keep_texts": True}, "--keep-texts", id="no-texts"),
         pytest.param({"dcgm": "http://127.0.0.1:9400"}, "--dcgm", id="no-gpu"),
+        pytest.param({"request_seeds": True}, "--request-seeds", id="no-seeds"),
     ],
 )
 def test_what_the_tool_cannot_do_is_refused(

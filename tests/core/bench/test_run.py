@@ -181,11 +181,13 @@ async def test_a_server_that_was_not_started_here_is_not_said_to_have_this_gpu(
     async def described() -> dict[str, Any]:
         return {"name": "a workstation's"}
 
-    monkeypatch.setattr("speccli.core.bench.gpu.describe", described)
+    monkeypatch.setattr("speccli.core.bench.gpu_readers.describe", described)
     async with SimServer(fleet(replica("none"))) as server:
         result = await bench(tmp_path / "b.json", {"baseline": server.urls[0]}, batch="1")
     assert result.provenance.gpu is None
-    assert "give --dcgm URL" in str(result.rows[0].power_w.reason)
+    assert "give --nvml where they are this machine's, or --dcgm URL" in str(
+        result.rows[0].power_w.reason
+    )
 
 
 async def test_another_baseline_or_stand_in_is_another_bench(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ def plan(out: Path, urls: dict[str, str], **given: Any) -> Plan:
     """A small bench of these arms."""
     arms: Sequence[str] = [f"{name}={url}" for name, url in urls.items()]
     usual: dict[str, Any] = {"batch": "2", "requests": "6", "max_tokens": 24, "warmup": 2}
+    usual["repeats"] = 1
     return asked.plan(Asked(arm=arms, out=out, **(usual | given)))
 
 
