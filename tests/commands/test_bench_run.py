@@ -87,8 +87,8 @@ def test_told_to_stop_it_takes_the_tool_it_called_along(url: str, tmp_path: Path
     program.chmod(0o755)
     logs = tmp_path / "logs"
     words = f"bench run --runner vllm-bench --arm eagle3={url} --batch 4 --logs {logs}"
-    env = {"SPECCTL_VLLM_PYTHON": str(program), "SLOW": "1"}
-    with started(*words.split(), "--out", str(tmp_path / "b.json"), **env) as process:
+    words += f" --out {tmp_path / 'b.json'}"
+    with started(*words.split(), SPECCTL_VLLM_PYTHON=str(program), SLOW="1") as process:
         give_up = time.monotonic() + 40
         while not list(logs.glob("*.log")) and time.monotonic() < give_up:
             time.sleep(0.05)

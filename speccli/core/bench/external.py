@@ -84,7 +84,8 @@ class ToldToStop(KeyboardInterrupt):
 async def _until_told(bench: Coroutine[Any, Any, Result]) -> Result:
     with told_to_stop() as stop:
         task = asyncio.ensure_future(bench)
-        await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+        either: set[asyncio.Future[Any]] = {task, stop}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             task.cancel()
             await asyncio.wait({task})
