@@ -58,8 +58,7 @@ class Change:
         self.here.want(self.port, self.launch)
         left = f"revision {self.former.revision}"
         say(f"revision {self.launch.revision} serves; {left} ends when its last answer has")
-        gone = key_of(self.former)
-        self._until(lambda: gone not in self.here.told.engines, self.former.grace_s + _SWITCH_S)
+        self._gone(self.former)
 
     def withdraw(
         self, limit_s: float, say: Say, sleep: Callable[[float], None] = time.sleep
@@ -73,6 +72,7 @@ class Change:
             return False
         if self.beside and self.here.lives(former):
             self.here.want(self.port, former)
+            self._gone(self.launch)
             return True
         say(f"starting revision {former.revision} again, which served before")
         port = self.port
@@ -80,6 +80,11 @@ class Change:
         former = replace(former, port=free_port())
         start(self.here, port, former)
         return ready(self.here, former, limit_s, say, sleep)[0] == "done"
+
+    def _gone(self, launch: Launch) -> None:
+        """Wait for an engine's end: what it takes is free then."""
+        key = key_of(launch)
+        self._until(lambda: key not in self.here.told.engines, launch.grace_s + _SWITCH_S)
 
     def _until(self, true: Callable[[], bool], limit_s: float) -> None:
         give_up = time.monotonic() + limit_s

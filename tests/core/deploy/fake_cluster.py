@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from speccli.core.kube.errors import Clash, Conflict, Denied, NotInstalled
+from speccli.core.kube.errors import Clash, Conflict, Denied, NotInstalled, Unreachable
 
 Object = dict[str, Any]
 Key = tuple[str, str]
@@ -45,6 +45,14 @@ class FakeCluster:
         self.clash: Clash | None = None
         self.ready: Callable[[Object], bool] = lambda _: True
         self.drafts: dict[str, int] = {}
+        self.silent: set[str] = set()
+        """Deployments whose pods serve without drafting, whatever their arguments say."""
+        self.stubborn: set[str] = set()
+        """Deployments whose pods draft, whatever their arguments say."""
+        self.running: float | None = None
+        """Requests that run in each pod; None: the page does not tell."""
+        self.away = 0
+        """Calls that find no server."""
         self._lock = threading.Lock()
 
     # ---- reads ----
@@ -71,6 +79,8 @@ class FakeCluster:
             return [_node(self.gpus) | {"spec": self.node}]
         if kind in {"Pod", "ReplicaSet"}:
             return [each for each in (*self._made(), *self.waiting) if each["kind"] == kind]
+        if kind == "EndpointSlice":
+            return self._slices((labels or "").rpartition("=")[2])
         wanted = dict(part.split("=") for part in (labels or "").split(",") if part)
         return [
             copy.deepcopy(value)
@@ -85,6 +95,9 @@ class FakeCluster:
         return ""
 
     def _may(self, kind: str) -> None:
+        if self.away:
+            self.away -= 1
+            raise Unreachable("no answer from https://fake")
         if kind in self.missing:
             raise NotInstalled(f"no {kind}")
         if kind in self.denied:
@@ -177,6 +190,29 @@ class FakeCluster:
 
     # ---- pods ----
 
+    def _slices(self, service: str) -> list[Object]:
+        value = self.objects.get(("Service", service))
+        if value is None:
+            return []
+        wanted = value["spec"]["selector"]
+        pods = [each for each in self._made() if each["kind"] == "Pod"]
+        led = [each for each in pods if wanted.items() <= each["metadata"]["labels"].items()]
+        ends = [
+            {
+                "targetRef": {"name": each["metadata"]["name"]},
+                "conditions": {"ready": each["status"]["conditions"][0]["status"] == "True"},
+            }
+            for each in led
+        ]
+        return [{"endpoints": ends}]
+
+    def _speculates(self, pod: str) -> bool:
+        name = pod.rpartition("-")[0]
+        value = self.objects.get(("Deployment", name))
+        if value is None or name in self.silent | self.stubborn:
+            return name not in self.silent
+        return "--speculative-config" in value["spec"]["template"]["spec"]["containers"][0]["args"]
+
     def _made(self) -> Iterable[Object]:
         for (kind, name), value in self.objects.items():
             if kind != "Deployment":
@@ -210,14 +246,16 @@ class FakeCluster:
         if path == "/v1/models":
             return 200, b'{"data": [{"id": "m"}]}'
         if path == "/metrics":
-            return 200, self._page(self.drafts.get(pod, 0))
+            return 200, self._page(self.drafts.get(pod, 0), drafts=self._speculates(pod))
         with self._lock:
             self.drafts[pod] = self.drafts.get(pod, 0) + 40
         choice = {"message": {"content": "Cold air falls and warm air rises."}}
         answer = {"choices": [choice], "usage": {"completion_tokens": 96}}
         return 200, json.dumps(answer).encode()
 
-    def _page(self, n: int) -> bytes:
+    def _page(self, n: int, *, drafts: bool) -> bytes:
+        if not drafts:
+            return f'vllm:generation_tokens_total{{engine="0"}} {2 * n}\n{self._runs()}'.encode()
         counts = {
             "generation_tokens_total": 2 * n,
             "spec_decode_num_drafts_total": n,
@@ -228,7 +266,11 @@ class FakeCluster:
         at = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
         shares = (0.6, 0.3, 0.1)
         lines += [f'{at}{{engine="0",position="{i}"}} {n * s:.0f}' for i, s in enumerate(shares)]
-        return ("\n".join(lines) + "\n").encode()
+        return ("\n".join(lines) + f"\n{self._runs()}").encode()
+
+    def _runs(self) -> str:
+        told = self.running
+        return "" if told is None else f'vllm:num_requests_running{{engine="0"}} {told}\n'
 
 
 def _managed(value: Object | None) -> list[Object]:

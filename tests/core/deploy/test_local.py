@@ -34,6 +34,8 @@ if os.environ.get("BREAK"):
     sys.exit(3)
 method = "none" if os.environ.get("SILENT") else asked.get("method", "none")
 words = ["sim", "--engines", "1", "--host", host, "--port", port, "--rate", "0", "--method", method]
+if os.environ.get("USELESS"):
+    words += ["--acceptance", ",".join("0" * asked["num_speculative_tokens"])]
 os.execv(sys.executable, [sys.executable, "-m", "speccli", *words])
 """
 RECIPE = """
