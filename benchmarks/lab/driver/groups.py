@@ -1,0 +1,220 @@
+"""What is measured: groups of servers that are up at once on one GPU, and the benches of each.
+
+A group's servers share the GPU, since an idle one launches nothing; `specctl bench run` asks one
+at a time, in turns. So no two measurements overlap, and clocks, heat and neighbours meet all arms
+alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+SHAREGPT = "sharegpt.jsonl"
+LADDER = "1,8,32,64,128"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One server."""
+
+    name: str
+    method: str = "none"
+    k: int = 3
+    head: str | None = None
+    weights: str = "bf16"
+    kv_gib: float = 6.0
+    extra: tuple[str, ...] = ()
+    schedule: bool = False
+    """K by batch, from the sweep that was measured before."""
+    spread: float | None = None
+    """The small model as a mixture of experts whose experts differ by so much; None: a stand-in."""
+    dense: bool = False
+    """The small model as it is."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One `specctl bench run`."""
+
+    name: str
+    seconds: int
+    """What it took, or is thought to take."""
+    batches: str = LADDER
+    requests: str = "32,64,128,256,384"
+    datasets: tuple[str, ...] = (SHAREGPT,)
+    arms: tuple[str, ...] = ()
+    """Some of the group's; empty: all."""
+    repeats: int = 2
+    max_tokens: int = 128
+    more: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Group:
+    """Servers that are up at once, and what is asked of them."""
+
+    name: str
+    shape: str
+    arms: tuple[Arm, ...]
+    benches: tuple[Bench, ...]
+    max_num_seqs: int = 128
+    max_model_len: int = 2048
+    extra: tuple[str, ...] = ()
+    baseline: str = "baseline"
+    notes: tuple[str, ...] = field(default=())
+
+
+def _eagle(name: str = "eagle3", k: int = 3, **more: object) -> Arm:
+    return Arm(name, "eagle3", k, "eagle3", **more)  # type: ignore[arg-type]
+
+
+_SETS = ("mtbench", "humaneval", "operators.jsonl")
+
+GROUPS = {
+    group.name: group
+    for group in (
+        Group(
+            "8b",
+            "8b",
+            (
+                Arm("baseline"),
+                _eagle(),
+                Arm("p-eagle", "p-eagle", 3, "p-eagle"),
+                Arm("ngram", "ngram"),
+                Arm("draft-model", "draft_model", 3, "1b", kv_gib=8.0),
+            ),
+            (
+                Bench("arms", 330),
+                Bench(
+                    "sets",
+                    60,
+                    "1,32",
+                    "24,96",
+                    _SETS,
+                    ("baseline", "eagle3"),
+                    repeats=1,
+                ),
+                Bench(
+                    "sampled",
+                    45,
+                    "1,32",
+                    "24,96",
+                    arms=("baseline", "eagle3"),
+                    more=("--temperature", "0.7"),
+                ),
+                Bench(
+                    "structured",
+                    40,
+                    "1,32",
+                    "16,64",
+                    ("operators.jsonl",),
+                    ("baseline", "eagle3"),
+                    more=("--structured", "SCHEMA"),
+                ),
+                Bench(
+                    "lossless",
+                    20,
+                    "8",
+                    "64",
+                    arms=("baseline", "eagle3", "p-eagle"),
+                    repeats=1,
+                    more=("--keep-texts",),
+                ),
+            ),
+            notes=("draft-model is the target itself at a 1B model's cost: an upper bound",),
+        ),
+        Group(
+            "8b-k",
+            "8b",
+            (Arm("baseline"), *(_eagle(f"k{k}", k) for k in (1, 2, 5, 7))),
+            (Bench("sweep", 200, "1,8,32,128", "24,64,128,384", repeats=2),),
+            notes=("K = 3 is in 8b; five servers are what fits",),
+        ),
+        Group(
+            "8b-graphs",
+            "8b",
+            (
+                Arm("baseline"),
+                _eagle("full"),
+                _eagle("scheduled", 5, schedule=True),
+                _eagle("eager", extra=("--enforce-eager",)),
+                _eagle("short", extra=("--max-cudagraph-capture-size", "64")),
+            ),
+            (
+                Bench(
+                    "graphs",
+                    90,
+                    "3,13,27,100",
+                    "24,52,108,300",
+                    arms=("baseline", "full", "eager", "short"),
+                ),
+                Bench(
+                    "schedule",
+                    90,
+                    "4,16,48,96,128",
+                    "32,64,144,288,384",
+                    arms=("baseline", "full", "scheduled"),
+                ),
+            ),
+            notes=("short: graphs to 64 tokens, so that 16 requests at K = 3 are the last inside",),
+        ),
+        Group(
+            "32b",
+            "32b",
+            (
+                Arm("baseline", weights="fp8", kv_gib=6.5),
+                _eagle(k=5, weights="fp8", kv_gib=6.5),
+                Arm("ngram", "ngram", 5, weights="fp8", kv_gib=6.5),
+            ),
+            (Bench("arms", 240, requests="16,48,96,192,256", repeats=2),),
+        ),
+        Group(
+            "70b",
+            "70b",
+            (
+                Arm("baseline", weights="fp8", kv_gib=12.0),
+                Arm("int4", weights="int4", kv_gib=12.0),
+            ),
+            (Bench("arms", 160, "1,8,32,64", "8,32,64,128", repeats=2),),
+            max_num_seqs=64,
+        ),
+        Group(
+            "70b-eagle3",
+            "70b",
+            (
+                _eagle(k=5, weights="fp8", kv_gib=12.0),
+                _eagle("int4-eagle3", 5, weights="int4", kv_gib=12.0),
+            ),
+            (
+                Bench("arms", 120, "1,8,32,64", "8,32,64,128", repeats=2),
+                Bench("sets", 40, "1", "12", _SETS, ("eagle3",), repeats=1),
+            ),
+            max_num_seqs=64,
+            baseline="eagle3",
+            notes=("without a baseline: there is no room for one; report it with 70b",),
+        ),
+        Group(
+            "70b-bf16",
+            "70b",
+            (Arm("bf16", kv_gib=2.5, extra=("--max-num-batched-tokens", "2048")),),
+            (Bench("arms", 60, "1,8", "6,24", repeats=2),),
+            max_num_seqs=8,
+            baseline="bf16",
+            notes=(
+                "131.4 GiB of weights on a GPU of 140.4: that it does not fit is an answer too",
+            ),
+        ),
+        Group(
+            "mixture",
+            "small",
+            (
+                Arm("baseline", dense=True, kv_gib=4.0),
+                _eagle("dense", dense=True, kv_gib=4.0),
+                *(_eagle(f"spread-{s:g}", spread=s, kv_gib=4.0) for s in (0.0, 0.03, 0.1)),
+            ),
+            (Bench("routing", 150, "1,8,32,128", "32,64,128,384", repeats=2),),
+            extra=("--enforce-eager",),
+            notes=("acceptance is what is measured; 135M eager is no speed",),
+        ),
+    )
+}

@@ -1,0 +1,209 @@
+"""Phases that are no bench: unpacking, kernel check, drift, training, schedule, report."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+from driver import places as places_
+from driver import servers
+from driver.groups import GROUPS, Group
+from driver.measure import complete, dataset, result
+from driver.places import CHECKOUT, LAB, Places, Stop, keep, say, specctl
+
+
+def unpack(places: Places, parts: Path) -> int:
+    """Joins the parts that `pack` made, and lays out what is in them."""
+    kit = places.work / "kit"
+    if (kit / "done").exists():
+        say(f"{kit}: unpacked before")
+        return 0
+    kit.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run([LAB / "unpack", parts, kit], check=False)
+    if done.returncode:
+        raise Stop(f"unpack: ended with {done.returncode}: are all parts in {parts}?")
+    (kit / "done").touch()
+    return 0
+
+
+def check(places: Places) -> int:
+    """The kernel check on this machine: green, or the numbers stand on nothing."""
+    file = places.work / "results" / "kernels.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    command = [places.engine, "-m", "kernels_check", "--json", str(file)]
+    env = places.engine_env()
+    env["PYTHONPATH"] += f":{CHECKOUT}"
+    try:
+        done = subprocess.run(
+            command, env=env, capture_output=True, text=True, check=False, cwd=CHECKOUT,
+            timeout=max(10, places.left_s - 5),
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        say("kernels: no time left for it")
+        return 1
+    keep(places, file)
+    told = json.loads(file.read_text()) if file.exists() else {}
+    say(f"kernels: {told.get('verdict', done.stderr[-300:])}, exit {done.returncode}")
+    return done.returncode if done.returncode in (0, 1) else 2
+
+
+def schedule(places: Places) -> int:
+    """K by batch out of the sweep, in the form that the engine takes."""
+    group = GROUPS["8b-k"]
+    files = [str(result(places, group, bench)) for bench in group.benches]
+    arguments = ["bench", "schedule", *files, "--max-num-seqs", str(group.max_num_seqs)]
+    code, out = specctl(places, [*arguments, "-o", "json"], limit_s=30)
+    if code == 0:
+        places_.write(places, "schedule.json", json.loads(out))
+        say(f"schedule: {json.loads(out).get('speculative_config')}")
+    return 0 if code == 0 else 1
+
+
+def lossless(places: Places, group: Group) -> int:
+    """Where greedy answers part, asked of the baseline for its near ties."""
+    bench = next(b for b in group.benches if b.name == "lossless")
+    file = result(places, group, bench)
+    if not complete(file):
+        say("lossless: its bench is not measured yet")
+        return 1
+    asked = f"http://127.0.0.1:{servers.PORT}"
+    arguments = ["bench", "lossless", str(file), "--ask", asked, "-o", "json"]
+    arguments += ["--dataset", dataset(places, bench.datasets[0])]
+    code, out = specctl(places, arguments, limit_s=min(60, places.left_s - 5))
+    if out.strip().startswith("{"):
+        places_.write(places, f"{group.name}-lossless-verdict.json", json.loads(out))
+    return 0 if code in (0, 2, 3) else 1
+
+
+def drift(places: Places, group: Group) -> int:
+    """Traffic that the head knows, then a domain it does not, in one recording of the server."""
+    recording = places.work / "results" / f"{group.name}-drift.jsonl.gz"
+    if recording.exists():
+        keep(places, recording)
+        return 0
+    n = next(i for i, arm in enumerate(group.arms) if arm.method == "eagle3")
+    url = f"http://127.0.0.1:{servers.PORT + n}"
+    seconds = 6 if places.rehearse else 45
+    command = [places.python, "-m", "speccli", "record", str(recording), "-e", url]
+    command += ["--interval", "1s", "--for", f"{2 * seconds + 10}s", "--force"]
+    recorder = subprocess.Popen(command, env=places.own_env(), cwd=CHECKOUT)
+    told = []
+    for name in ("sharegpt.jsonl", "operators.jsonl"):
+        told.append({"dataset": name, "began": time.time()})
+        arguments = ["bench", "run", "--arm", f"eagle3={url}", "--dataset", dataset(places, name)]
+        arguments += ["--batch", "2" if places.rehearse else "32", "--seconds", f"{seconds}s"]
+        arguments += ["--max-tokens", "24" if places.rehearse else "128"]
+        file = places.work / "results" / f"{group.name}-drift-{Path(name).stem}.json"
+        specctl(places, [*arguments, "--out", str(file)], limit_s=seconds + 60)
+        keep(places, file)
+    recorder.wait(timeout=60)
+    places_.write(places, f"{group.name}-drift.json", {"phases": told, "seconds": seconds})
+    keep(places, recording)
+    return 0
+
+
+def train(places: Places, method: str, minutes: float, more: list[str]) -> int:
+    """A head from nothing, by the one command that anybody would type."""
+    out = places.work / "trained" / method
+    file = places.work / "results" / f"train-{method}.json"
+    data = places.data / "conversations.jsonl"
+    data = data if data.exists() else places.data / "sharegpt.jsonl"
+    arguments = ["draft", "train", str(places.model), "--out", str(out), "--method", method]
+    arguments += ["--data", str(data), "--data-folder", str(places.data)]
+    arguments += ["--minutes", str(minutes), "--python", str(_trainer(places)), "-o", "json"]
+    shipped = CHECKOUT / "tests/data/smollm2-135m-eagle3"
+    if method == "eagle3":
+        arguments += ["--against", f"shipped={shipped}"]
+    arguments += SMALL if places.rehearse else LARGE
+    arguments += more
+    arguments += ["--", "--enforce-eager", "--max-model-len", "2048"]
+    arguments += [] if places.rehearse else ["--gpu-memory-utilization", "0.3"]
+    env = {"SPECCTL_VLLM_PYTHON": str(_engine_shim(places))}
+    code, told = specctl(places, arguments, limit_s=places.left_s - 15, env=env)
+    if told.strip().startswith("{"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(told)
+    keep(places, file)
+    _bring_head(places, out, method)
+    return 0 if code in (0, 1) else 2
+
+
+SMALL = [
+    *("--prompts", "24", "--held-out", "8", "--accept-prompts", "4"),
+    *(
+        "--set",
+        "answers.samples=0",
+        "--set",
+        "answers.max_tokens=24",
+        "--set",
+        "answers.eager=true",
+    ),
+    *("--set", "training.batch_tokens=600", "--set", "training.draft_vocab=4096"),
+    *("--set", "training.validation=4", "--set", "training.fused_loss=false"),
+    *("--set", "answers.gpu_memory=0.3", "--set", "training.unroll=2"),
+]
+LARGE = [
+    *("--accept-prompts", "100", "--set", "answers.gpu_memory=0.6", "--set", "answers.chunk=4096"),
+    *("--set", "training.batch_tokens=57344", "--set", "training.unroll=7"),
+    *("--set", "training.draft_vocab=16384", "--set", "training.decay=0.95"),
+]
+
+
+def _shim(places: Places, name: str, path: list[Path]) -> Path:
+    file = places.work / "bin" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    known = ":".join(str(p) for p in path if p.exists())
+    # Behind what the caller put on the path: its own modules come first.
+    before = '"${PYTHONPATH:+$PYTHONPATH:}' + known + '"'
+    file.write_text(f'#!/bin/sh\nPYTHONPATH={before} exec {places.engine} "$@"\n')
+    file.chmod(0o755)
+    return file
+
+
+def _trainer(places: Places) -> Path:
+    kit = places.work / "kit"
+    return _shim(places, "train-python", [kit / "site", kit / "trainer"])
+
+
+def _engine_shim(places: Places) -> Path:
+    return _shim(places, "engine-python", [places.work / "kit" / "site"])
+
+
+def _bring_head(places: Places, out: Path, method: str) -> None:
+    """The head is larger than what may come back as one file: in pieces of 15 MiB."""
+    weights = out / "head" / "model.safetensors"
+    if not weights.exists():
+        return
+    places.out.mkdir(parents=True, exist_ok=True)
+    held = weights.read_bytes()
+    for n in range(0, len(held), 15 << 20):
+        (places.out / f"head-{method}-{n // (15 << 20)}.bin").write_bytes(held[n : n + (15 << 20)])
+    (places.out / f"head-{method}.json").write_bytes((out / "head" / "config.json").read_bytes())
+
+
+def collect(places: Places) -> int:
+    """Everything that was measured, as one archive in `out`."""
+    places.out.mkdir(parents=True, exist_ok=True)
+    archive = places.out / "lab.tar.gz"
+    subprocess.run(["tar", "czf", archive, "-C", places.work, "results"], check=True)
+    say(f"{archive}: {archive.stat().st_size / 2**20:.1f} MiB")
+    return 0
+
+
+REPORTED = ("8b-arms", "8b-sets", "32b-arms", "70b-arms", "70b-eagle3-arms")
+
+
+def report(places: Places) -> int:
+    """A report of each shape, from what was collected."""
+    worst = 0
+    for shape in ("8b", "32b", "70b"):
+        names = [n for n in REPORTED if n.startswith(shape)]
+        files = [places.work / "results" / f"{name}.json" for name in names]
+        found = [str(file) for file in files if file.exists()]
+        if found:
+            target = ["--out", str(places.work / "report" / shape)]
+            code, _ = specctl(places, ["report", *found, *target], limit_s=120)
+            worst = max(worst, code)
+    return worst

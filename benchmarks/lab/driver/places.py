@@ -1,0 +1,165 @@
+"""Where the lab keeps things, which Pythons it uses, and how much time a call has left."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+LAB = Path(__file__).resolve().parents[1]
+CHECKOUT = LAB.parents[1]
+QUIET = {
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "PYTHONUNBUFFERED": "1",
+}
+NO_EXTRAS = {"VLLM_USE_DEEP_GEMM": "0", "VLLM_USE_FLASHINFER_SAMPLER": "0"}
+"""Of an engine that `pack` made small: what it left out must not be asked for."""
+_BEGIN = time.monotonic()
+
+
+class Stop(Exception):
+    """A phase cannot go on; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Folders, interpreters and limits of one call."""
+
+    work: Path
+    """Everything that is made: stand-ins, logs, results."""
+    out: Path
+    """Where results are copied to: what is brought home."""
+    budget_s: float
+    rehearse: bool = False
+    """On a CPU with the smallest shape: every step, no meaning."""
+    python: str = field(default_factory=lambda: os.environ.get("LAB_PYTHON", sys.executable))
+    """Runs specctl: typer, rich, aiohttp and yaml."""
+    engine: str = field(default_factory=lambda: os.environ.get("LAB_ENGINE", sys.executable))
+    """Has torch and vLLM."""
+
+    @property
+    def left_s(self) -> float:
+        """Of this call's time."""
+        return self.budget_s - (time.monotonic() - _BEGIN)
+
+    @property
+    def model(self) -> Path:
+        """The small target."""
+        return Path(os.environ.get("LAB_MODEL", self.work / "kit" / "smollm2-135m"))
+
+    @property
+    def data(self) -> Path:
+        """Prompt files."""
+        return Path(os.environ.get("LAB_DATA", self.work / "kit" / "data"))
+
+    def head(self, name: str) -> Path:
+        """A head's folder: the lab's own of this run, else one that was brought along."""
+        trained = self.work / "trained" / name / "head"
+        if (trained / "model.safetensors").exists():
+            return trained
+        if name == "eagle3":
+            return CHECKOUT / "tests/data/smollm2-135m-eagle3"
+        return Path(os.environ.get("LAB_HEADS", self.work / "kit" / "heads")) / name
+
+    def engine_env(self, **more: str) -> dict[str, str]:
+        """For an engine's process: its own packages, and the loader of stand-ins."""
+        site = self.work / "kit" / "site"
+        path = [str(site)] if site.exists() else []
+        given = os.environ.get("LAB_ENGINE_PATH")
+        path += [str(LAB), *([given] if given else [])]
+        slim = NO_EXTRAS if site.exists() else {}
+        return {**os.environ, **QUIET, **slim, "PYTHONPATH": os.pathsep.join(path), **more}
+
+    def own_env(self, **more: str) -> dict[str, str]:
+        """For specctl's process."""
+        extra = self.work / "kit" / "py"
+        path = [str(CHECKOUT), *([str(extra)] if extra.exists() else [])]
+        state = str(self.work / "state")
+        return {
+            **os.environ,
+            **QUIET,
+            "PYTHONPATH": os.pathsep.join(path),
+            "SPECCTL_STATE": state,
+            **more,
+        }
+
+
+def say(text: str) -> None:
+    """A line, with the seconds since this call began."""
+    print(f"{time.monotonic() - _BEGIN:6.0f} s  {text}", flush=True)
+
+
+def specctl(
+    places: Places,
+    arguments: Sequence[str],
+    *,
+    limit_s: float,
+    env: Mapping[str, str] | None = None,
+) -> tuple[int, str]:
+    """Runs specctl; interrupted when its time is up, so that it keeps what it has.
+
+    Returns:
+        Its exit code (130: interrupted) and stdout.
+    """
+    command = [places.python, "-m", "speccli", *arguments]
+    say("$ specctl " + shlex.join(arguments))
+    process = subprocess.Popen(
+        command, env=places.own_env(**(env or {})), stdout=subprocess.PIPE, text=True, cwd=CHECKOUT
+    )
+    try:
+        out, _ = process.communicate(timeout=max(1.0, limit_s))
+    except subprocess.TimeoutExpired:
+        import signal
+
+        process.send_signal(signal.SIGINT)
+        try:
+            out, _ = process.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, _ = process.communicate()
+        say(f"stopped after {limit_s:.0f} s; the same call goes on with it")
+        return 130, out
+    return process.returncode, out
+
+
+def keep(places: Places, file: Path) -> None:
+    """Copies a result to where it is brought home from."""
+    if file.exists():
+        places.out.mkdir(parents=True, exist_ok=True)
+        (places.out / file.name).write_bytes(file.read_bytes())
+
+
+def write(places: Places, name: str, value: Any) -> Path:
+    """A JSON result, here and in `out`."""
+    file = places.work / "results" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    keep(places, file)
+    return file
+
+
+def keep_log(places: Places, group: str, log: Path) -> None:
+    """The lines of a server's log that facts are read from; whole logs are megabytes."""
+    marks: tuple[str, ...] = (
+        "Model loading",
+        "KV cache",
+        "Graph captur",
+        "graph",
+        "Maximum concurrency",
+        "Runner",
+    )
+    marks += ("took", "ERROR", "Error", "WARNING", "non-default args")
+    lines = log.read_text(errors="replace").splitlines()
+    kept = [line[:400] for line in lines if any(mark in line for mark in marks)]
+    folder = places.work / "results" / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{group}-{log.stem}.log").write_text("\n".join(kept[-400:]) + "\n")
