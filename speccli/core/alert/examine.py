@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from speccli.core.alert.confirm import Confirm, Policy, lenient
 from speccli.core.alert.judge import Judge
+from speccli.core.alert.judgement import Judgement
 from speccli.core.alert.memory import Memory
 from speccli.core.alert.verdict import Verdict, readable, verdict_of
 from speccli.core.baseline import Baseline, Key
@@ -42,6 +43,8 @@ class Examiner:
             force=terms.force,
         )
         self.confirm = Confirm(terms.policy if remembers else Policy(), memory.holds)
+        self.judgement: Judgement | None = None
+        """What the judge knew at the last look."""
 
     @property
     def note(self) -> str | None:
@@ -51,7 +54,7 @@ class Examiner:
     def examine(self, snapshot: Snapshot) -> Verdict:
         """The verdict on one snapshot."""
         terms = self.terms
-        judgement = self.judge.judge(snapshot)
+        judgement = self.judgement = self.judge.judge(snapshot)
         findings = evaluate(snapshot, terms.thresholds, judgement)
         firing = self.confirm.firing
         still = evaluate(snapshot, lenient(terms.thresholds), judgement) if firing else ()

@@ -132,12 +132,12 @@ async def watch(
     """
     keeper = asked.keeper("watch")
     with keeper.locked(min(10.0, asked.deadline_s)):
-        watcher = _watcher(asked, every_s, keeper, notifier_of, say, warn)
-        async with _listening(watcher.heartbeat, listen, warn):
-            return await _until_stopped(watcher, every_s, lasting_s)
+        watching = watcher(asked, every_s, keeper, notifier_of, say, warn)
+        async with _listening(watching.heartbeat, listen, warn):
+            return await _until_stopped(watching, every_s, lasting_s)
 
 
-def _watcher(
+def watcher(
     asked: Asked,
     every_s: float,
     keeper: Keeper,
@@ -145,6 +145,11 @@ def _watcher(
     say: Callable[[str], None],
     warn: Callable[[str], None],
 ) -> Watcher:
+    """What rounds need, begun where the last run ended.
+
+    Raises:
+        UsageError: no source, or one that cannot be.
+    """
     memory = keeper.load()
     opened = open_checked(asked.settings, asked.deadline_s)
     tap = Kept({scrape.target: scrape for scrape in memory.scrapes}, time.time())

@@ -46,6 +46,8 @@ class Connection:
             CredentialsError: its credentials could not be had.
         """
         self.deadline_s = deadline_s
+        self.fence: Callable[[], None] | None = None
+        """Called before everything that may change something; what it raises is raised."""
         self._login = login
         self._lock = threading.Lock()
         self._discovering = threading.RLock()
@@ -129,6 +131,8 @@ class Connection:
         shed: bool = True,
     ) -> Any:
         """A whole answer, whatever its status."""
+        if self.fence is not None and method != "GET":
+            self.fence()
         words = {name: value for name, value in (query or {}).items() if value}
         target = f"{path}{'&' if '?' in path else '?'}{urlencode(words)}" if words else path
 

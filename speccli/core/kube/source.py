@@ -57,6 +57,8 @@ class PodSource(ScrapeSource):
         """
         super().__init__([], interval_s=interval_s, deadline_s=deadline_s, clock=clock)
         self.name = name
+        self.only = ""
+        """A further label selector: one pool of several; set it before the first round."""
         self._connect = connect
         self._cluster: Cluster | None = None
         self._watch: PodWatch | None = None
@@ -129,6 +131,8 @@ class PodSource(ScrapeSource):
     def _begin(self) -> PodWatch:
         self._cluster = self._cluster or self._connect()
         found = find(self._cluster, self.name)
+        if self.only:
+            found = replace(found, selector=f"{found.selector},{self.only}")
         watch = PodWatch(self._cluster, found)
         watch.begin()
         self._notes = Notes(self._cluster, found.namespace, lambda: watch.pods)

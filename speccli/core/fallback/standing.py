@@ -1,0 +1,134 @@
+"""Where a deployment stands, read from its cluster: what serves, what is below, what is warm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from speccli.core.fallback import terms
+from speccli.core.fallback.ladder import Ladder
+from speccli.core.fallback.rungs import standby_draft
+from speccli.core.fallback.serving import Serving, serving
+from speccli.core.fallback.ways import on_cluster
+from speccli.core.kube.progress import workload_of
+from speccli.core.kube.record import Record, digest, plain_recipe
+from speccli.core.manifests.names import pool_name
+from speccli.core.recipes.model import Draft
+
+if TYPE_CHECKING:
+    from speccli.core.kube.client import Cluster
+
+_BUSY_S = 3600.0
+"""How long a revision that is not through counts as under way: a run that was killed never is."""
+_IDENTITY = ("target", "draft", "engine", "serving")
+"""Parts of a recipe that decide whether a draft that was refused is still the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What windows are labelled by: numbers of one are never held against those of another."""
+
+    pool: str
+    method: str
+    k: int
+    model: str | None
+    revision: str | None
+    """Of the draft's weights."""
+
+    def __str__(self) -> str:
+        """`main-eagle3-k5`."""
+        return f"{self.pool}-{self.method}" + (f"-k{self.k}" if self.k else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What was read of a deployment."""
+
+    found: Ladder
+    here: Serving
+    label: Label
+    own: bool
+    """Whether what drafts is the recipe's draft, or that with less of it."""
+    situation: terms.Situation
+    """Without what was found."""
+
+
+def standing(cluster: Cluster, namespace: str | None, name: str, at: float) -> Standing:
+    """Read it; nothing is changed. `at`: Unix seconds.
+
+    Raises:
+        UsageError: there is no such deployment, or its recipe is of another version.
+        ClusterError: the cluster cannot be asked.
+    """
+    found, place = on_cluster(cluster, namespace, name)
+    here = serving(found, place)
+    ladder = (_top(found), *(_step(found, i) for i in range(len(found.rungs))))
+    situation = terms.Situation(
+        configuration=_configuration(found),
+        revision=here.revision.number,
+        ladder=ladder,
+        at=_at(found),
+        busy=_busy(found.record, at),
+        standby=_standby(cluster, found, here),
+    )
+    draft = found.serving
+    return Standing(found, here, _label(here, draft), ladder[situation.at].own, situation)
+
+
+def _label(here: Serving, draft: Draft) -> Label:
+    return Label(here.traffic, draft.method, draft.k, draft.model, draft.revision)
+
+
+def _top(found: Ladder) -> terms.Step:
+    draft = found.top.draft
+    return terms.Step(
+        draft.method, draft.method, draft.k, draft.schedule is not None, own=found.top.speculates
+    )
+
+
+def _step(found: Ladder, i: int) -> terms.Step:
+    step = found.rungs[i]
+    draft = step.recipe.draft
+    refusal = step.refusals[0] if step.refusals else None
+    return terms.Step(
+        step.name, draft.method, draft.k, draft.schedule is not None, refusal, step.own
+    )
+
+
+def _at(found: Ladder) -> int:
+    """0: the recipe's own draft; else one more than the place among the rungs."""
+    if not found.down:
+        return len(found.rungs)
+    return found.rungs.index(found.down[0])
+
+
+def _configuration(found: Ladder) -> str:
+    plain = plain_recipe(found.top)
+    return digest({part: plain.get(part) for part in _IDENTITY})
+
+
+def _busy(record: Record, at: float) -> str | None:
+    current = record.current
+    if current.state not in {"applying", "applied"}:
+        return None
+    try:
+        age = at - datetime.fromisoformat(current.at).timestamp()
+    except ValueError:
+        age = 0.0
+    if age > _BUSY_S:
+        return None
+    return f"revision {current.number} is being deployed by {current.by}"
+
+
+def _standby(cluster: Cluster, found: Ladder, here: Serving) -> int | None:
+    """The rung that is kept warm, if a server of it is ready and has not the traffic already."""
+    if not here.has_standby or here.traffic == "standby":
+        return None
+    name = pool_name(here.name, "standby")
+    live = cluster.get("apps/v1", "Deployment", name, here.namespace)
+    if live is None or not workload_of(live).available:
+        return None
+    warm = standby_draft(found.recipe)
+    drafts = [step.recipe.draft for step in found.rungs]
+    return drafts.index(warm) + 1 if warm in drafts else None
