@@ -57,13 +57,13 @@ def record(
     """Watch a sound pool and keep its acceptance.
 
     The longer, the finer the drift it can tell: less than a day has not seen a day's swing. What
-    no metric tells of the key (revisions, sampling) is given here. Ctrl-C ends it early, and what
-    was seen by then is kept if it is enough.
+    no metric tells of the key (revisions, sampling) is given here. Ctrl-C ends it early with one
+    last look (again: without), and what was seen by then is kept if it is enough.
     """
     import asyncio
 
     from speccli.core.baseline.record import Profile, look_seconds
-    from speccli.core.baseline.watch import watch
+    from speccli.core.baseline.watch import ensure_counted, watch
     from speccli.core.open import open_source
     from speccli.core.units import seconds
 
@@ -74,6 +74,7 @@ def record(
     watched = asyncio.run(watch(opened, profile, lasting_s=lasting, tell=_tell))
     early = f", stopped after {watched.seconds:.0f} s of {for_}" if watched.stopped else ""
     try:
+        ensure_counted(profile, watched)
         if plain:
             kept = store.add_plain(name, profile.speed(), profile.key(force=force), force=force)
         else:
@@ -156,8 +157,9 @@ def import_(
     _show(found, output_format)
 
 
-def _tell(took: float, drafts: float) -> None:
-    diagnostics.progress(f"specctl: watching, {took:.0f} s, {drafts:,.0f} drafts so far")
+def _tell(took: float, drafts: float | None) -> None:
+    seen = "nothing counted yet" if drafts is None else f"{drafts:,.0f} drafts so far"
+    diagnostics.progress(f"specctl: watching, {took:.0f} s, {seen}")
 
 
 def _store(state: Path | None) -> Store:

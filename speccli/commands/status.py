@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from speccli import diagnostics, output
 from speccli.core.errors import ExitCode, UsageError
-from speccli.core.sources.base import NO_ENGINES
 from speccli.options import FormatOption, SourceOptions, with_source
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from speccli.core.oneshot import Answer
-    from speccli.core.stats.snapshot import EngineSnapshot
 
 DEFAULT_WINDOW_S = 10.0
-_NAMED = 3
 
 
 @with_source
@@ -95,20 +91,7 @@ def told(answer: Answer, *, recorded: bool = False) -> int:
     """The exit code; that nothing could be read is said."""
     if answer.readable:
         return int(ExitCode.OK)
+    from speccli.core.views.unread import unread
+
     diagnostics.error(*unread(answer.snapshot.engines, recorded=recorded))
     return int(ExitCode.UNKNOWN)
-
-
-def unread(engines: Sequence[EngineSnapshot], *, recorded: bool) -> tuple[str, str]:
-    """That nothing could be read, why, and what to do."""
-    why = "; ".join(f"{e.target}: {e.reason}" for e in engines[:_NAMED])
-    if len(engines) > _NAMED:
-        why += f"; and {len(engines) - _NAMED} more"
-    if recorded:
-        return f"no engine in the recording ({why or 'it has no scrapes'})", "record a longer time"
-    if any(NO_ENGINES in (engine.reason or "") for engine in engines):
-        return why, "ask without --selector; look at Prometheus's own page of targets"
-    return (
-        f"no engine could be read ({why or 'no targets'})",
-        "check the address, the port-forward and the credentials; `specctl doctor` looks closer",
-    )

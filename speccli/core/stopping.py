@@ -14,12 +14,22 @@ def told_to_stop() -> Iterator[asyncio.Future[int]]:
 
     A signal that is ignored (nohup) stays so.
     """
+    with told_twice() as (stop, _):
+        yield stop
+
+
+@contextlib.contextmanager
+def told_twice() -> Iterator[tuple[asyncio.Future[int], asyncio.Future[int]]]:
+    """`told_to_stop`, and a future that the next signal completes: to stop at once."""
     loop = asyncio.get_running_loop()
     stop: asyncio.Future[int] = loop.create_future()
+    at_once: asyncio.Future[int] = loop.create_future()
 
     def told(number: int) -> None:
-        if not stop.done():
-            stop.set_result(number)
+        for future in (stop, at_once):
+            if not future.done():
+                future.set_result(number)
+                return
 
     numbers = [
         number
@@ -29,7 +39,7 @@ def told_to_stop() -> Iterator[asyncio.Future[int]]:
     for number in numbers:
         loop.add_signal_handler(number, told, number)
     try:
-        yield stop
+        yield stop, at_once
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
+import select
 import signal
 import subprocess
 import sys
@@ -12,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -37,8 +40,8 @@ SHORT = {"SPECCTL_DRIFT_EVERY": "1s"}
 """Drift is usually looked at once in five minutes: a test has no time for that."""
 LOOKS = 2
 """Looks that docs/drift.md promises for a fall so large."""
-ENOUGH = 6000
-"""Drafts to be made while a baseline is recorded, which needs 2,000 and some time to begin."""
+ENOUGH = 4000
+"""Drafts that a baseline is recorded of, which needs 2,000."""
 APART_S = 2.2
 """Growth since a page younger than two seconds is not judged."""
 
@@ -81,6 +84,40 @@ class Pairs:
             yield Server(recipe, engine)
 
 
+class Telling:
+    """What a recorder says on its terminal of the drafts that it has seen itself."""
+
+    def __init__(self, terminal: IO[bytes]) -> None:
+        self._terminal = terminal
+        self._text = b""
+
+    def wait_for(self, drafts: int) -> None:
+        """Until it has seen so many."""
+        ends = time.monotonic() + START_DEADLINE_S
+        while not any(seen >= drafts for seen in self._seen()):
+            assert time.monotonic() < ends, self._text
+            if select.select([self._terminal], [], [], 1.0)[0]:
+                more = self._more()
+                assert more, self._text  # it has ended
+                self._text += more
+
+    def rest(self) -> str:
+        """Everything, once it has ended."""
+        while more := self._more():
+            self._text += more
+        return self._text.decode()
+
+    def _seen(self) -> list[int]:
+        told = re.findall(rb"([0-9,]+) drafts so far", self._text)
+        return [int(number.replace(b",", b"")) for number in told]
+
+    def _more(self) -> bytes:
+        try:
+            return self._terminal.read(4096)
+        except OSError:  # nobody has it open any more
+            return b""
+
+
 class Operator:
     """Runs the commands as cron would, one state folder for all."""
 
@@ -94,23 +131,26 @@ class Operator:
     def record(self, server: Server, plan: Plan) -> dict[str, Any]:
         """A baseline under traffic, ended early: by the drafts seen, as machines differ."""
         command = self._command("baseline", "record", "sound", "-e", server.url, "-o", "json")
-        began = server.metrics()
-        with server.traffic(plan.prompts(48), 96, concurrency=12):
-            recorder = subprocess.Popen(
-                [*command, "--for", "1h"],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=self.env,
-            )
-            ends = time.monotonic() + 120
-            while Tally.between(began, server.metrics()).drafts < ENOUGH:
-                assert time.monotonic() < ends
-                time.sleep(0.5)
-            recorder.send_signal(signal.SIGINT)
-            out, said = recorder.communicate(timeout=60)
-        assert recorder.returncode == 0, said.decode()
-        kept: dict[str, Any] = json.loads(out)
-        return kept
+        terminal, shown = pty.openpty()  # on which it tells how far it is
+        with (
+            os.fdopen(terminal, "rb", buffering=0) as said,
+            server.traffic(plan.prompts(48), 96, concurrency=12),
+            subprocess.Popen(
+                [*command, "--for", "1h"], stdout=subprocess.PIPE, stderr=shown, env=self.env
+            ) as recorder,
+        ):
+            os.close(shown)
+            telling = Telling(said)
+            try:
+                telling.wait_for(ENOUGH)
+                recorder.send_signal(signal.SIGINT)
+                assert recorder.stdout
+                kept = recorder.stdout.read()
+                assert recorder.wait(60) == 0, telling.rest()
+            finally:
+                recorder.kill()
+        found: dict[str, Any] = json.loads(kept)
+        return found
 
     def check(self, server: Server) -> tuple[int, dict[str, Any]]:
         words = ("alert", "check", "-e", server.url, "--name", "pool", "--baseline", "sound")

@@ -74,9 +74,9 @@ class Profile:
         self._whole: Look | None = None
 
     @property
-    def drafts(self) -> float:
-        """Drafts seen so far."""
-        return self._whole.drafts if self._whole else 0.0
+    def drafts(self) -> float | None:
+        """Drafts seen so far; None while nothing could be counted."""
+        return self._whole.drafts if self._whole else None
 
     def observe(self, snapshot: Snapshot) -> None:
         """One snapshot, in order of time."""
@@ -149,8 +149,11 @@ class Profile:
         """
         whole = self._whole
         if whole is None or whole.drafts < LEAST_DRAFTS:
+            seen = (
+                "nothing could be counted" if whole is None else f"{whole.drafts:,.0f} drafts seen"
+            )
             raise SpecctlError(
-                f"{self.drafts:,.0f} drafts seen; a baseline needs {LEAST_DRAFTS:,.0f}",
+                f"{seen}; a baseline needs {LEAST_DRAFTS:,.0f} drafts",
                 hint="record for longer (--for), or under traffic",
             )
         key = self.key(force=force)
