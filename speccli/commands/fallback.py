@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from speccli import output
+from speccli.commands import _fallback_plan
 from speccli.commands._cluster_options import (
     ContextOption,
     KubeconfigOption,
@@ -20,7 +21,6 @@ from speccli.commands._cluster_options import (
 from speccli.options import FormatOption
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
 
     from speccli.core.deploy.asked import Asked
     from speccli.core.fallback.ladder import Ladder
@@ -63,31 +63,7 @@ Timeout = Annotated[
 ]
 
 
-@app.command("plan", epilog=_EPILOG)
-def plan(
-    name: Name,
-    to: ToOption = None,
-    namespace: NamespaceOption = None,
-    context: ContextOption = None,
-    kubeconfig: KubeconfigOption = None,
-    output_format: FormatOption = output.Format.TABLE,
-) -> None:
-    """Show the ways down, what each costs, and the way back. Changes nothing."""
-    from speccli.core.views import fallback as view
-
-    found, _ = _ladder(
-        name,
-        is_local(name, to, namespace, context, kubeconfig),
-        namespace,
-        connector(kubeconfig, context, namespace),
-    )
-
-    def table() -> RenderableType:
-        from speccli.tables.fallback import ladder_table
-
-        return ladder_table(found)
-
-    output.emit(lambda: view.ladder(found), table, output_format)
+app.command("plan", epilog=_EPILOG)(_fallback_plan.command)
 
 
 @app.command("apply", epilog=_EPILOG)

@@ -75,14 +75,13 @@ class Faster:
         low, high, value = self.ratio.low, self.ratio.high, self.ratio.value
         return None not in (low, high, value) and (low > 1 or high < 1)  # type: ignore[operator]
 
-    @property
-    def words(self) -> str:
-        """`1.31 times [1.28, 1.35] as fast`."""
-        told = f"{self.ratio.value:.2f} times"
+    def words(self, than: str = "") -> str:
+        """`1.31 times as fast [1.28, 1.35]`; `than`: `as what serves now`."""
+        told = f"{self.ratio.value:.2f} times as fast{f' {than}' if than else ''}"
         if self.ratio.low is None or self.ratio.high is None:
-            return f"{told} as fast (measured once)"
-        unsure = "" if self.proven else " (not proven)"
-        return f"{told} [{self.ratio.low:.2f}, {self.ratio.high:.2f}] as fast{unsure}"
+            return f"{told} [measured once]"
+        unsure = "" if self.proven else "; not proven"
+        return f"{told} [{self.ratio.low:.2f}, {self.ratio.high:.2f}{unsure}]"
 
 
 class Bench:
@@ -237,11 +236,18 @@ def _p99(rows: Sequence[Row], of: Literal["tpot", "ttft"]) -> Statistic:
     return Statistic.unknown("single requests are not in the file, and p99s do not add up")
 
 
-def passed_over(bench: Bench, drafts: Sequence[Draft], place: int) -> str | None:
-    """Why the rung at this place is not stopped at: one below it was measured to be faster."""
+def passed_over(bench: Bench, drafts: Sequence[Draft], place: int, serving: Draft) -> str | None:
+    """Why the rung at this place is not stopped at.
+
+    One below it was measured to be faster; or nobody measured it, and one below is faster than what
+    serves now.
+    """
+    known = bench.expected(drafts[place]).tokens_per_s.value is not None
+    other, than = (drafts[place], "") if known else (serving, "as what serves now")
     for below in drafts[place + 1 :]:
-        found = bench.faster(below, drafts[place])
+        found = bench.faster(below, other)
         if found.is_so:
             name = "no speculation" if below.method == "none" else below.method
-            return f"{name} is {found.words}"
+            first = "" if known else "not measured at this batch, and "
+            return f"{first}{name} is {found.words(than)}"
     return None
