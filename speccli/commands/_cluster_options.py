@@ -46,6 +46,14 @@ ToOption = Annotated[
         show_default="local where there is one of that name and no cluster is named",
     ),
 ]
+BesideOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--beside/--stop-first",
+        help="On this machine: start the next engine beside the present one, or after it.",
+        show_default="beside, where there is room",
+    ),
+]
 
 
 def connector(

@@ -10,6 +10,7 @@ import typer
 
 from speccli import diagnostics, output
 from speccli.commands._cluster_options import (
+    BesideOption,
     ContextOption,
     KubeconfigOption,
     To,
@@ -76,6 +77,7 @@ def command(
     force_conflicts: Annotated[
         bool, typer.Option("--force-conflicts", help="Take fields over that others have set.")
     ] = False,
+    beside: BesideOption = None,
     output_format: FormatOption = output.Format.TABLE,
 ) -> None:
     """Deploy a recipe, and prove that it speculates.
@@ -105,6 +107,7 @@ def command(
         kernels_max_age_s=(
             seconds(kernels_max_age, what="--kernels-max-age") if require_kernels else None
         ),
+        beside=beside,
     )
     if to is To.LOCAL:
         raise typer.Exit(run_local(asked, output_format))
@@ -116,6 +119,8 @@ def command(
 
 def run(connect: Connect, asked: Asked, output_format: output.Format) -> int:
     """Deploy on a cluster, and print how it went; the exit code."""
+    if asked.beside is not None:
+        raise UsageError("--beside and --stop-first are for --to local")
     from speccli.core.deploy.cluster import deploy
     from speccli.core.views import deploy as view
 

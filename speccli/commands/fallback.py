@@ -10,6 +10,7 @@ import typer
 from speccli import output
 from speccli.commands import _fallback_plan
 from speccli.commands._cluster_options import (
+    BesideOption,
     ContextOption,
     KubeconfigOption,
     NamespaceOption,
@@ -21,7 +22,6 @@ from speccli.commands._cluster_options import (
 from speccli.options import FormatOption
 
 if TYPE_CHECKING:
-
     from speccli.core.deploy.asked import Asked
     from speccli.core.fallback.ladder import Ladder
     from speccli.core.kube.client import Cluster
@@ -86,6 +86,7 @@ def apply(
     wait: Wait = True,
     timeout: Timeout = None,
     accept: Accept = None,
+    beside: BesideOption = None,
     output_format: FormatOption = output.Format.TABLE,
 ) -> None:
     """Serve the same target with a lesser draft, or without one.
@@ -98,7 +99,7 @@ def apply(
     here = is_local(name, to, namespace, context, kubeconfig)
     connect = connector(kubeconfig, context, namespace)
     found, place = _ladder(name, here, namespace, connect)
-    asked = _with(down(found, rung, place), accept)
+    asked = _with(down(found, rung, place), accept, beside)
     raise typer.Exit(_run(asked, here, connect, wait, timeout, output_format))
 
 
@@ -112,6 +113,7 @@ def restore(
     wait: Wait = True,
     timeout: Timeout = None,
     accept: Accept = None,
+    beside: BesideOption = None,
     output_format: FormatOption = output.Format.TABLE,
 ) -> None:
     """Bring back the revision that fallbacks led away from."""
@@ -125,14 +127,14 @@ def restore(
         asked = restored_here(place_of(state(), name), back(found))
     else:
         asked = restored(connect(None), place, name, back(found))
-    asked = _with(asked, accept)
+    asked = _with(asked, accept, beside)
     raise typer.Exit(_run(asked, here, connect, wait, timeout, output_format))
 
 
-def _with(asked: Asked, accept: list[str] | None) -> Asked:
+def _with(asked: Asked, accept: list[str] | None, beside: bool | None) -> Asked:
     from dataclasses import replace
 
-    return replace(asked, accept=(*asked.accept, *(accept or ())))
+    return replace(asked, accept=(*asked.accept, *(accept or ())), beside=beside)
 
 
 def _ladder(

@@ -8,6 +8,7 @@ import typer
 
 from speccli import output
 from speccli.commands._cluster_options import (
+    BesideOption,
     ContextOption,
     KubeconfigOption,
     NamespaceOption,
@@ -49,6 +50,7 @@ def command(
     force_conflicts: Annotated[
         bool, typer.Option("--force-conflicts", help="Take fields over that others have set.")
     ] = False,
+    beside: BesideOption = None,
     output_format: FormatOption = output.Format.TABLE,
 ) -> None:
     """Bring a former revision of a deployment back.
@@ -68,11 +70,12 @@ def command(
 
         asked = restored_here(place(state(), name), to_revision)
         asked = replace(asked, accept=(*asked.accept, *(accept or ())))
-        raise typer.Exit(run_local(replace(asked, wait=wait, timeout_s=limit), output_format))
+        asked = replace(asked, wait=wait, timeout_s=limit, beside=beside)
+        raise typer.Exit(run_local(asked, output_format))
     from speccli.core.deploy.remove import restored
 
     connect = connector(kubeconfig, context, namespace)
     asked = restored(connect(None), namespace, name, to_revision)
     asked = replace(asked, accept=(*asked.accept, *(accept or ())))
-    asked = replace(asked, wait=wait, timeout_s=limit, force=force_conflicts)
+    asked = replace(asked, wait=wait, timeout_s=limit, force=force_conflicts, beside=beside)
     raise typer.Exit(run(connect, asked, output_format))
