@@ -1,0 +1,180 @@
+"""A draft gone bad on this machine: down the ladder and back, while clients never stop."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import struct
+import time
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from speccli.core.deploy.place import Here, place
+from speccli.core.lossless import CANDIDATES, Parting, parting
+from speccli.main import app
+from tests.e2e.harness import SMOLLM2_HEAD
+from tests.support.ladder_client import Client, Sent, plain
+
+pytestmark = pytest.mark.real_vllm
+Object = dict[str, Any]
+RECIPE = """
+name: ladder
+target: {{model: {target}}}
+draft: {{method: eagle3, model: {head}, K: 3}}
+hardware: {{gpu: h100}}
+engine:
+  env: {{VLLM_CPU_KVCACHE_SPACE: "1", VLLM_NO_USAGE_STATS: "1", HF_HUB_OFFLINE: "1"}}
+serving:
+  {{max_model_len: 1024, max_num_seqs: 16, max_num_batched_tokens: 2048, enforce_eager: true,
+    shutdown_timeout_s: 30}}
+"""
+PROMPTS = (
+    "The three primary colours are",
+    "def fibonacci(n):\n",
+    "A list of the months of the year:",
+    "Once upon a time, in a small village,",
+    "one two three one two three one two three",
+    "The capital of France is",
+)
+NOISY = "fc.weight"
+"""What mixes the target's states for the head: with noise in it the head knows nothing of them."""
+SLOW_S = 900.0
+"""For what takes a minute on a machine that does nothing else."""
+
+
+def with_noise(head: Path, out: Path) -> Path:
+    """A copy of a head with one of its weights shuffled: the same sizes, and of no use."""
+    shutil.copytree(head, out)
+    file = out / "model.safetensors"
+    data = bytearray(file.read_bytes())
+    (size,) = struct.unpack("<Q", data[:8])
+    begin, end = json.loads(data[8 : 8 + size])[NOISY]["data_offsets"]
+    weights = array("H", bytes(data[8 + size + begin : 8 + size + end]))
+    random.Random(0).shuffle(weights)
+    data[8 + size + begin : 8 + size + end] = weights.tobytes()
+    file.write_bytes(data)
+    return out
+
+
+@dataclass
+class Operator:
+    """Types commands, and notes how long each took."""
+
+    python: Path
+    folder: Path
+    took: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def here(self) -> Here:
+        return place(self.folder, "ladder")
+
+    def specctl(self, *words: str, timed: str | None = None) -> Result:
+        env = {"SPECCTL_STATE": str(self.folder), "SPECCTL_VLLM_PYTHON": str(self.python)}
+        began = time.monotonic()
+        done = CliRunner().invoke(app, [*words, "-o", "json"], env=env)
+        if timed:
+            self.took[timed] = round(time.monotonic() - began, 1)
+        return done
+
+    def move(self, *words: str, timed: str, expect: int = 0) -> Object:
+        done = self.specctl(*words, "--to", "local", "--timeout", "15m", timed=timed)
+        assert done.exit_code == expect, done.stderr
+        told: Object = json.loads(done.stdout)
+        return told
+
+    def finding(self, url: str) -> set[str]:
+        """Codes of what `alert check` finds critical, once it finds anything."""
+        until = time.monotonic() + SLOW_S
+        while time.monotonic() < until:
+            done = self.specctl("alert", "check", "-e", url, "--window", "10s", "--deadline", "2m")
+            if done.exit_code == 2:
+                found = json.loads(done.stdout)["findings"]
+                return {each["code"] for each in found if each["severity"] == "critical"}
+        raise AssertionError(f"nothing was found: {done.stdout}")
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    until = time.monotonic() + SLOW_S
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.2)
+
+
+def partings(sent: list[Sent], reference: str) -> list[Parting]:
+    """Where answers leave those of a phase without speculation, the first of each prompt."""
+    known = {each.prompt: each for each in reversed(sent) if each.phase == reference}
+    found = [
+        parting(each.text, known[each.prompt].text, known[each.prompt].logprobs)
+        for each in sent
+        if not each.failure
+    ]
+    return [each for each in found if each is not None]
+
+
+def test_down_the_ladder_and_back_no_request_fails_and_no_answer_changes(
+    vllm_python: Path, smollm2_dir: Path, tmp_path: Path
+) -> None:
+    head, recipe = tmp_path / "head", tmp_path / "ladder.yaml"
+    head.symlink_to(with_noise(SMOLLM2_HEAD, tmp_path / "noisy"))
+    recipe.write_text(RECIPE.format(target=smollm2_dir, head=head))
+    operator = Operator(vllm_python, tmp_path / "state")
+    try:
+        first = operator.move("deploy", str(recipe), timed="EAGLE-3, noisy head", expect=2)
+        assert first["proof"]["servers"][0]["code"] in {"LOW_ACCEPTANCE", "ZERO_ACCEPTANCE"}
+        body = {"logprobs": CANDIDATES}
+        with Client(
+            first["url"], PROMPTS, concurrency=2, max_tokens=24, body=body, timeout_s=SLOW_S
+        ) as client:
+            report = _down_and_back(operator, client, first["url"], head)
+    finally:
+        gone = operator.specctl("delete", "ladder", "--yes")
+    assert gone.exit_code == 0, gone.stderr
+
+    figures = client.figures()
+    found = partings(client.sent, "off")
+    kinds = [each.kind for each in found]
+    seen = {
+        "took_s": operator.took,
+        **report,
+        "phases": plain(figures),
+        "answers": len(client.sent),
+        "parting": {kind: kinds.count(kind) for kind in sorted(set(kinds))},
+    }
+    (tmp_path / "seen.json").write_text(json.dumps(seen, indent=1))
+    assert not client.failed
+    assert {each.words for each in found if each.kind != "numeric"} == set()
+    assert all(each.requests >= len(PROMPTS) for each in figures)
+
+
+def _down_and_back(operator: Operator, client: Client, url: str, head: Path) -> Object:
+    """Each move, while `client` goes on; what was seen of it."""
+
+    def settled(phase: str) -> None:
+        client.phase(phase)
+        wait_for(lambda: client.answered(phase) >= 2 * len(PROMPTS))
+
+    settled("EAGLE-3, noisy head")
+    found = operator.finding(url)
+    client.phase("moving to n-gram")
+    told = operator.move("fallback", "apply", "ladder", timed="to n-gram")
+    assert told["proof"]["servers"][0]["method"] == "ngram"
+    settled("n-gram")
+    client.phase("moving to off")
+    told = operator.move("fallback", "apply", "ladder", timed="to off")
+    assert told["proof"]["servers"][0]["method"] == "none"
+    settled("off")
+    head.unlink()
+    head.symlink_to(SMOLLM2_HEAD)
+    client.phase("moving back")
+    told = operator.move("fallback", "restore", "ladder", timed="back to EAGLE-3")
+    (server,) = told["proof"]["servers"]
+    assert (told["url"], told["revision"], told["serving_revision"]) == (url, 4, 4)
+    settled("EAGLE-3, mended head")
+    return {"finding": sorted(found), "first_position": server["first_position"]}
