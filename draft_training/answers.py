@@ -6,16 +6,18 @@ answers, which the target would not have given.
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 from pathlib import Path
 from typing import Any
 
 from draft_training import corpus, prompts
-from draft_training.events import Failed, Progress, tell
+from draft_training.events import Failed, Progress, named, tell
 from draft_training.job import Job
 
 _LEAST = 8
 """Shorter answers teach nothing past the first positions."""
+_LOOK_S = 1.0
 
 
 def files(job: Job) -> list[Path]:
@@ -30,7 +32,13 @@ def run(job: Job) -> dict[str, Any]:
     starts = range(0, len(asked), chunk)
     missing = [s for s in starts if not _path(job, s // chunk).exists()]
     if missing:
-        _answer(job, asked, missing)
+        _sampling(job)
+        progress = _Progress(len(missing), job.answers.seconds)
+        if job.answers.engines > 1:
+            _beside_each_other(job, missing, progress)
+        else:
+            for tokens in _answer(job, missing, progress.end):
+                progress.chunk(tokens)
     made = corpus.read(files(job))
     if not len(made):
         raise Failed("no-answers", "the target gave no usable answer", "raise answers.seconds")
@@ -39,30 +47,91 @@ def run(job: Job) -> dict[str, Any]:
     return facts
 
 
+class _Progress:
+    """Chunks that came, and when no more are asked for."""
+
+    def __init__(self, chunks: int, seconds: float | None) -> None:
+        self.chunks, self.done, self.tokens = chunks, 0, 0
+        self.told = Progress("answers", every_s=0.0)
+        self.seconds = seconds
+        self.end = None if seconds is None else time.time() + seconds
+        """Wall clock: engines are processes of their own."""
+
+    def chunk(self, tokens: int) -> None:
+        """One more is on disk."""
+        self.done += 1
+        self.tokens += tokens
+        spent = time.monotonic() - self.told.started
+        share = self.done / self.chunks
+        if self.seconds is not None:
+            share = max(share, spent / self.seconds)
+        rate = round(self.tokens / spent)
+        self.told.at(min(1.0, share), answer_tokens=self.tokens, tokens_per_s=rate)
+
+
+def _beside_each_other(job: Job, missing: list[int], progress: _Progress) -> None:
+    """Several engines, each with chunks of its own; what they have on disk counts.
+
+    Raises:
+        Failed: as the first engine that failed says.
+    """
+    context = multiprocessing.get_context("spawn")
+    heard: Any = context.Queue()
+    count = min(job.answers.engines, len(missing))
+    engines = [
+        context.Process(target=_engine, args=(job, missing[n::count], progress.end, heard))
+        for n in range(count)
+    ]
+    for engine in engines:
+        engine.start()
+    try:
+        while any(engine.is_alive() for engine in engines) or not heard.empty():
+            _hear(heard, progress)
+        killed = [engine.exitcode for engine in engines if engine.exitcode]
+        if killed:
+            fix = "lower answers.engines or answers.gpu_memory"
+            raise Failed("out-of-memory", f"an engine exited with {killed[0]}", fix)
+    finally:
+        for engine in engines:
+            engine.terminate()
+
+
+def _hear(heard: Any, progress: _Progress) -> None:
+    import queue
+
+    try:
+        told = heard.get(timeout=_LOOK_S)
+    except queue.Empty:
+        return
+    if isinstance(told, int):
+        progress.chunk(told)
+    else:
+        raise Failed(*told)
+
+
+def _engine(job: Job, starts: list[int], end: float | None, heard: Any) -> None:
+    """One process: chunks in, tokens of each out, or why it failed."""
+    try:
+        for tokens in _answer(job, starts, end):
+            heard.put(tokens)
+    except Exception as error:  # noqa: BLE001 - told to the parent by its name
+        failure = named(error)
+        heard.put((failure.kind, str(failure), failure.fix))
+
+
 def _path(job: Job, number: int) -> Path:
     return job.work / f"answers-{number:04d}.npz"
 
 
-def _answer(job: Job, asked: corpus.Corpus, missing: list[int]) -> None:
-    from vllm import LLM
-
-    wanted = job.answers
-    engine = LLM(
-        job.target,
-        max_model_len=wanted.max_prompt_tokens + wanted.max_tokens + 16,
-        seed=job.seed,
-        gpu_memory_utilization=wanted.gpu_memory,
-        enforce_eager=wanted.eager,
-        disable_log_stats=True,
-    )
-    kinds = _sampling(job)
-    progress = Progress("answers", every_s=0.0)
-    tokens = 0
-    for done, start in enumerate(missing, 1):
+def _answer(job: Job, starts: list[int], end: float | None) -> Any:
+    """Answers chunks and keeps them; yields the answer tokens of each."""
+    asked = corpus.read([job.work / prompts.FILE])
+    wanted, kinds, engine = job.answers, _sampling(job), _vllm(job)
+    for start in starts:
         part = asked.documents[start : start + wanted.chunk]
         inputs = [{"prompt_token_ids": p.tolist()} for p in part for _ in kinds]
         came = engine.generate(inputs, kinds * len(part), use_tqdm=False)
-        documents, lengths = [], []
+        documents, lengths, tokens = [], [], 0
         for request in came:
             for answer in request.outputs:
                 if len(answer.token_ids) >= _LEAST:
@@ -70,13 +139,37 @@ def _answer(job: Job, asked: corpus.Corpus, missing: list[int]) -> None:
                     lengths.append(len(request.prompt_token_ids))
                     tokens += len(answer.token_ids)
         corpus.write(_path(job, start // wanted.chunk), documents, lengths)
-        spent = time.monotonic() - progress.started
-        share = done / len(missing)
-        if wanted.seconds is not None:
-            share = max(share, spent / wanted.seconds)
-        progress.at(min(1.0, share), answer_tokens=tokens, tokens_per_s=round(tokens / spent))
-        if share >= 1:
-            break
+        yield tokens
+        if end is not None and time.time() >= end:
+            return
+
+
+def _vllm(job: Job) -> Any:
+    from vllm import LLM
+
+    wanted = job.answers
+    share = wanted.gpu_memory / wanted.engines
+    more: dict[str, Any] = {"gpu_memory_utilization": share}
+    if wanted.engines > 1 and (cache := _cache_bytes(share)):
+        # Engines that start together would each take the others' growth for their own.
+        more = {"gpu_memory_utilization": share / 2, "kv_cache_memory_bytes": cache}
+    return LLM(
+        job.target,
+        max_model_len=wanted.max_prompt_tokens + wanted.max_tokens + 16,
+        seed=job.seed,
+        enforce_eager=wanted.eager,
+        disable_log_stats=True,
+        **more,
+    )
+
+
+def _cache_bytes(share: float) -> int | None:
+    """Half of an engine's share of the GPU, in bytes; None without a GPU."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    return int(torch.cuda.mem_get_info()[1] * share / 2)
 
 
 def _sampling(job: Job) -> list[Any]:

@@ -30,6 +30,9 @@ class Answers:
     gpu_memory: float = 0.5
     eager: bool = False
     """No graphs and no compilation: starts sooner, answers slower."""
+    engines: int = 1
+    """Engines that answer at once, each with its share of `gpu_memory`: a small target leaves a GPU
+    waiting for its engine's Python."""
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,14 @@ DataNames = Annotated[
         show_default="sharegpt",
     ),
 ]
+TestNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--test",
+        metavar="NAME|FILE",
+        help="Prompts to measure with and never to train on; repeat. mtbench and humaneval always.",
+    ),
+]
 Folder = Annotated[
     Path | None,
     typer.Option("--data-folder", metavar="DIR", help="Where the datasets' files lie."),
@@ -104,6 +112,7 @@ def train(
         Backend, typer.Option(help="Who trains; for specforge a run file is written.")
     ] = Backend.SPECULATORS,
     data: DataNames = None,
+    tests: TestNames = None,
     data_folder: Folder = None,
     minutes: Minutes = None,
     steps: Steps = None,
@@ -157,6 +166,7 @@ def train(
         out=out,
         method=method.value,
         data=tuple(data or ("sharegpt",)),
+        tests=tuple(tests or ()),
         folder=data_folder,
         minutes=minutes,
         steps=steps,

@@ -42,6 +42,8 @@ class Wanted:
     """At most so many are answered."""
     held_out: int = HELD_OUT
     seed: int = 0
+    tests: tuple[str, ...] = ()
+    """Further datasets that the head is measured with, and never trained on."""
     changes: tuple[str, ...] = ()
     """`answers.samples=1`, `training.lr=1e-3`: any field of the job."""
 
@@ -103,6 +105,7 @@ def _split(wanted: Wanted) -> _Split:
         if held:
             note = f"first {held} of {len(found.prompts)}: held out of training"
             split.tests.append(Prompts(found.name, found.source, found.prompts[:held], note))
+    split.tests.extend(datasets.load(name, folder=wanted.folder) for name in wanted.tests)
     for name in TESTS:
         try:
             split.tests.append(datasets.load(name, folder=wanted.folder))

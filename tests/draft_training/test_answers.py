@@ -1,0 +1,84 @@
+"""Answers by several engines at once, with an engine that is made up."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from draft_training import corpus
+
+ROOT = Path(__file__).parents[2]
+ENGINE = """
+import os, types
+
+class SamplingParams:
+    def __init__(self, **given):
+        self.n = given.get("n", 1)
+
+class LLM:
+    def __init__(self, target, **given):
+        if os.environ.get("BREAK"):
+            raise RuntimeError("CUDA out of memory: tried to allocate 2 GiB")
+        self.given = given
+
+    def generate(self, inputs, kinds, use_tqdm):
+        made = []
+        for asked, kind in zip(inputs, kinds, strict=True):
+            ids = asked["prompt_token_ids"]
+            one = types.SimpleNamespace(token_ids=[ids[0]] * 10)
+            made.append(types.SimpleNamespace(prompt_token_ids=ids, outputs=[one] * kind.n))
+        return made
+"""
+
+
+def answered(folder: Path, engines: int, **env: str) -> tuple[int, list[dict[str, Any]]]:
+    (folder / "site").mkdir()
+    (folder / "site" / "vllm.py").write_text(ENGINE)
+    (folder / "site" / "torch.py").write_text("class cuda:\n    is_available = bool\n")
+    work = folder / "out" / "work"
+    work.mkdir(parents=True)
+    corpus.write(work / "prompts.npz", [[n, n] for n in range(1, 11)], [2] * 10)
+    job = {
+        "target": "t",
+        "out": str(folder / "out"),
+        "answers": {"chunk": 2, "engines": engines, "samples": 1},
+        "training": {"steps": 1},
+    }
+    (folder / "job.json").write_text(json.dumps(job))
+    path = os.pathsep.join((str(folder / "site"), str(ROOT)))
+    done = subprocess.run(
+        [sys.executable, "-m", "draft_training", "answers", str(folder / "job.json")],
+        env={**os.environ, "PYTHONPATH": path, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("engines", [1, 2, 8])
+def test_every_prompt_is_answered_once_whatever_the_number_of_engines(
+    tmp_path: Path, engines: int
+) -> None:
+    code, events = answered(tmp_path, engines)
+    assert code == 0
+    assert events[-1]["facts"] == {"answers": 20, "answer_tokens": 200}
+    made = corpus.read(sorted((tmp_path / "out" / "work").glob("answers-*.npz")))
+    assert sorted(int(d[0]) for d in made.documents) == sorted([*range(1, 11)] * 2)
+
+
+def test_progress_counts_what_all_engines_made(tmp_path: Path) -> None:
+    _, events = answered(tmp_path, 2)
+    shares = [e["share"] for e in events if e["event"] == "progress"]
+    assert shares == [0.2, 0.4, 0.6, 0.8, 1.0]
+
+
+@pytest.mark.parametrize("engines", [1, 2])
+def test_an_engine_that_fails_says_how(tmp_path: Path, engines: int) -> None:
+    code, events = answered(tmp_path, engines, BREAK="1")
+    assert code == 1
+    assert events[-1]["kind"] == "out-of-memory"
