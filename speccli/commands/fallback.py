@@ -19,6 +19,7 @@ from speccli.commands._cluster_options import (
     is_local,
     state,
 )
+from speccli.commands._fallback_watch import accepted, watch
 from speccli.options import FormatOption
 
 if TYPE_CHECKING:
@@ -79,6 +80,12 @@ def apply(
             show_default="the next one without the draft that serves",
         ),
     ] = None,
+    proposal: Annotated[
+        str | None,
+        typer.Option(
+            "--proposal", metavar="ID", help="Accept what `fallback watch` proposes, as it is."
+        ),
+    ] = None,
     to: ToOption = None,
     namespace: NamespaceOption = None,
     context: ContextOption = None,
@@ -96,6 +103,10 @@ def apply(
     """
     from speccli.core.fallback.ways import down
 
+    if proposal is not None:
+        raise typer.Exit(
+            accepted(name, proposal, namespace, connector(kubeconfig, context, namespace))
+        )
     here = is_local(name, to, namespace, context, kubeconfig)
     connect = connector(kubeconfig, context, namespace)
     found, place = _ladder(name, here, namespace, connect)
@@ -129,6 +140,9 @@ def restore(
         asked = restored(connect(None), place, name, back(found))
     asked = _with(asked, accept, beside)
     raise typer.Exit(_run(asked, here, connect, wait, timeout, output_format))
+
+
+app.command("watch", epilog=_EPILOG)(watch)
 
 
 def _with(asked: Asked, accept: list[str] | None, beside: bool | None) -> Asked:

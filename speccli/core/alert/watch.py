@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -203,31 +203,36 @@ def _go_on(opened: Opened, memory: Memory, every_s: float) -> str | None:
 
 
 async def _until_stopped(watcher: Watcher, every_s: float, lasting_s: float | None) -> int:
-    ends = None if lasting_s is None else time.monotonic() + lasting_s
-    code = 0
     try:
-        with told_to_stop() as stop:
-            while not stop.done() and (ends is None or time.monotonic() < ends):
-                began = time.monotonic()
-                making: asyncio.Future[Any] = asyncio.ensure_future(watcher.round())
-                await asyncio.wait({making, stop}, return_when=asyncio.FIRST_COMPLETED)
-                if not making.done():
-                    await asyncio.wait({making}, timeout=_GRACE_S)
-                if not making.done():
-                    making.cancel()
-                    await asyncio.gather(making, return_exceptions=True)
-                    break
-                making.result()
-                pause = every_s - (time.monotonic() - began)
-                if ends is not None:
-                    pause = min(pause, ends - time.monotonic())
-                await asyncio.wait({stop}, timeout=max(0.0, pause))
-            if stop.done() and stop.result() == signal.SIGINT:
-                code = int(ExitCode.INTERRUPTED)
+        return await until_stopped(watcher.round, every_s, lasting_s)
     finally:
         watcher.keep(time.time())
         await watcher.opened.poller.source.aclose()
-    return code
+
+
+async def until_stopped(
+    make: Callable[[], Coroutine[Any, Any, object]], every_s: float, lasting_s: float | None
+) -> int:
+    """Round after round until told to stop or the time is over; the exit code."""
+    ends = None if lasting_s is None else time.monotonic() + lasting_s
+    with told_to_stop() as stop:
+        while not stop.done() and (ends is None or time.monotonic() < ends):
+            began = time.monotonic()
+            making: asyncio.Future[Any] = asyncio.ensure_future(make())
+            await asyncio.wait({making, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if not making.done():
+                await asyncio.wait({making}, timeout=_GRACE_S)
+            if not making.done():
+                making.cancel()
+                await asyncio.gather(making, return_exceptions=True)
+                break
+            making.result()
+            pause = every_s - (time.monotonic() - began)
+            if ends is not None:
+                pause = min(pause, ends - time.monotonic())
+            await asyncio.wait({stop}, timeout=max(0.0, pause))
+        interrupted = stop.done() and stop.result() == signal.SIGINT
+    return int(ExitCode.INTERRUPTED) if interrupted else 0
 
 
 @contextlib.asynccontextmanager

@@ -110,7 +110,7 @@ def _configuration(found: Ladder) -> str:
 
 def _busy(record: Record, at: float) -> str | None:
     current = record.current
-    if current.state not in {"applying", "applied"}:
+    if current.state not in {"applying", "applied"} and current.trial is None:
         return None
     try:
         age = at - datetime.fromisoformat(current.at).timestamp()
@@ -118,7 +118,8 @@ def _busy(record: Record, at: float) -> str | None:
         age = 0.0
     if age > _BUSY_S:
         return None
-    return f"revision {current.number} is being deployed by {current.by}"
+    what = "is being deployed" if current.trial is None else "is tried in a canary"
+    return f"revision {current.number} {what} by {current.by}"
 
 
 def _standby(cluster: Cluster, found: Ladder, here: Serving) -> int | None:

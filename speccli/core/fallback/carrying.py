@@ -1,0 +1,147 @@
+"""A move of the watch, from its beginning to its end: carried by a thread, fenced by the lease."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from speccli.core.deploy.asked import Reporter
+from speccli.core.deploy.gate import GateError
+from speccli.core.errors import SpecctlError, UsageError
+from speccli.core.fallback import carry
+from speccli.core.fallback.standing import standing
+from speccli.core.fallback.terms import Move, Outcome
+from speccli.core.kube.errors import ClusterError
+
+if TYPE_CHECKING:
+    from speccli.core.kube.client import Cluster
+
+Connect = Callable[[float | None], "Cluster"]
+
+
+class NotLeadingError(ClusterError):
+    """Another process leads by now, or this one is told to stop: it changes nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What a move came to."""
+
+    outcome: Outcome | None
+    """None: it is not through, and the same call goes on with it."""
+    words: str
+    seconds: float
+    lost: bool = False
+    """Whether this process was no longer the one to carry it."""
+
+
+def fenced(connect: Connect, may: Callable[[], bool]) -> Connect:
+    """The same connections, which change nothing once this process may not."""
+
+    def check() -> None:
+        if not may():
+            raise NotLeadingError("another watch leads by now: what was begun is completed by it")
+
+    def connected(deadline_s: float | None = None) -> Cluster:
+        check()
+        cluster = connect(deadline_s)
+        cluster.fence = check
+        return cluster
+
+    return connected
+
+
+def carried(
+    connect: Connect,
+    namespace: str,
+    name: str,
+    move: Move,
+    reporter: Reporter,
+    *,
+    force: bool = False,
+    continued: bool = False,
+    clock: Callable[[], float] = time.monotonic,
+) -> Ended:
+    """Carry a move to its end.
+
+    Args:
+        connect: A cluster, each of whose calls may take so many seconds.
+        namespace: Where the deployment is.
+        name: What it is called.
+        move: What to do.
+        reporter: Who is told.
+        force: Whether a configuration that stays down is tried all the same.
+        continued: Whether it was begun before, perhaps by another process.
+        clock: Seconds.
+    """
+    began = clock()
+    try:
+        if continued and _is_done(connect, namespace, name, move):
+            return Ended("done", "it was through already", clock() - began)
+        outcome, words = _carry(connect, namespace, name, move, reporter, force)
+    except NotLeadingError as error:
+        return Ended(None, error.message, clock() - began, lost=True)
+    except (UsageError, GateError) as error:
+        return Ended("failed", _words(error), clock() - began)
+    except SpecctlError as error:
+        return Ended(None, _words(error), clock() - began)
+    return Ended(outcome, words, clock() - began)
+
+
+def _carry(
+    connect: Connect, namespace: str, name: str, move: Move, reporter: Reporter, force: bool
+) -> tuple[Outcome, str]:
+    if move.kind == "down":
+        moved = carry.go(connect, namespace, name, move.target, reporter)
+        words = "; ".join((moved.words, *moved.notes))
+        return ("failed" if moved.end == "undone" else "done"), words
+    back = carry.restore(connect, namespace, name, reporter, force=force)
+    if back.verdict != "passed":
+        return back.verdict, back.words
+    undone = back.moved is not None and back.moved.end == "undone"
+    return ("failed" if undone else "done"), back.words
+
+
+def _is_done(connect: Connect, namespace: str, name: str, move: Move) -> bool:
+    """Whether nothing is left of a move down; a canary finds that out by itself."""
+    if move.kind != "down":
+        return False
+    now = standing(connect(None), namespace, name, time.time()).situation
+    return now.busy is None and now.ladder[now.at].name == move.target
+
+
+def _words(error: SpecctlError) -> str:
+    return f"{error.message} ({error.hint})" if error.hint else error.message
+
+
+class Carrying:
+    """A move under way. Its thread ends with the process, or at its next call once fenced."""
+
+    def __init__(self, move: Move, work: Callable[[], Ended]) -> None:
+        """Begins at once."""
+        self.move = move
+        self._ended: Ended | BaseException | None = None
+        self._thread = threading.Thread(
+            target=self._run, args=(work,), name="specctl-move", daemon=True
+        )
+        self._thread.start()
+
+    def _run(self, work: Callable[[], Ended]) -> None:
+        try:
+            self._ended = work()
+        except BaseException as bug:  # noqa: BLE001 - it is raised where it is asked for
+            self._ended = bug
+
+    @property
+    def ended(self) -> Ended | None:
+        """How it ended; None while it has not. A bug in it is raised here."""
+        if isinstance(self._ended, BaseException):
+            raise self._ended
+        return self._ended
+
+    def wait(self, seconds: float) -> None:
+        """Wait for its end, so long at most."""
+        self._thread.join(seconds)

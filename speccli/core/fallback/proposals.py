@@ -1,0 +1,77 @@
+"""Saying yes to a proposal: the same move as the watch would make, by a person."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from speccli.core.errors import UsageError
+from speccli.core.fallback.audit import emit, entry
+from speccli.core.fallback.carrying import Ended
+from speccli.core.fallback.kept import load, save
+from speccli.core.fallback.policy import after
+from speccli.core.fallback.standing import standing
+from speccli.core.fallback.terms import Move, Moved
+
+if TYPE_CHECKING:
+    from speccli.core.kube.client import Cluster
+
+
+def accept(
+    cluster: Cluster, given: str | None, name: str, proposal: str, by: str, at: float
+) -> Move:
+    """Take a proposal up; from then on it stands no more.
+
+    Args:
+        cluster: Where the deployment is.
+        given: Its namespace; None: the context's.
+        name: The deployment.
+        proposal: Its id.
+        by: `user@host`.
+        at: Unix seconds.
+
+    Raises:
+        UsageError: there is no such proposal, or it is outdated.
+        KeptError: somebody else was faster.
+    """
+    namespace = given or cluster.namespace
+    kept, now = load(cluster, namespace, name), standing(cluster, namespace, name, at)
+    move = kept.state.proposal
+    if move is None or move.id != proposal:
+        stands = f"the one that stands is {move.id}" if move else "none stands"
+        raise UsageError(
+            f"no proposal {proposal} for {name}: {stands}",
+            hint="it was withdrawn or accepted since; specctl fallback plan shows what is so now",
+        )
+    here = now.situation
+    if here.busy is not None:
+        raise UsageError(f"proposal {proposal}: {here.busy}", hint="wait until it is through")
+    if here.revision != move.revision or here.ladder[here.at].name != move.source:
+        raise UsageError(
+            f"proposal {proposal} is outdated: it was made for {move.source} at revision "
+            f"{move.revision}, and {here.ladder[here.at].name} at revision {here.revision} serves",
+            hint=f"specctl fallback plan {name}",
+        )
+    told = entry("accepted", name, by, at, f"accepted: {move.why}", move)
+    save(cluster, namespace, name, kept.after(replace(kept.state, proposal=None), told))
+    return move
+
+
+def concluded(
+    cluster: Cluster, given: str | None, name: str, move: Move, ended: Ended, by: str, at: float
+) -> None:
+    """Write down how a move ended that a person carried.
+
+    Raises:
+        SpecctlError: it could not be written down; the move itself is as it is.
+    """
+    if ended.outcome is None:
+        return
+    namespace = given or cluster.namespace
+    kept, now = load(cluster, namespace, name), standing(cluster, namespace, name, at)
+    there = now.situation
+    target = there.ladder[there.at].name if ended.outcome == "done" else move.target
+    made = Moved(at, move.kind, move.source, target, ended.outcome, by)
+    told = entry(ended.outcome, name, by, at, ended.words, move, ended.seconds)
+    save(cluster, namespace, name, kept.after(after(kept.state, made), told))
+    emit(cluster, told, namespace)

@@ -1,0 +1,323 @@
+"""`fallback watch`: looks, decides, moves or proposes, tells; over and over, one leader.
+
+Every process looks, so that whoever leads next knows what it has seen. The leader alone decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from speccli.core.alert.notify import Notifier
+from speccli.core.deploy.asked import Reporter
+from speccli.core.errors import SpecctlError
+from speccli.core.fallback.audit import Entry, What, emit, entry
+from speccli.core.fallback.carrying import Carrying, Connect, Ended, carried, fenced
+from speccli.core.fallback.gauges import Gauges
+from speccli.core.fallback.kept import Kept, load, save, telling
+from speccli.core.fallback.lease import Lease
+from speccli.core.fallback.notices import accept_command, as_verdict, notices
+from speccli.core.fallback.policy import after, decide
+from speccli.core.fallback.sight import Looking, Seen, Sight
+from speccli.core.fallback.signs import DOWN, Crashes
+from speccli.core.fallback.standing import Standing, standing
+from speccli.core.fallback.terms import (
+    Decision,
+    Go,
+    Move,
+    Moved,
+    Propose,
+    Sign,
+    Situation,
+    State,
+    Stay,
+    Terms,
+)
+
+if TYPE_CHECKING:
+    from speccli.core.kube.client import Cluster
+
+_KEEP_S = 30.0
+"""How often a hold that goes on is written down."""
+_TRIES = 3
+"""Times that a move which was cut short is gone on with before it has failed."""
+_LEAVE_S = 8.0
+"""How long a move may take to notice that it is to stop."""
+_TOLD: dict[str, What] = {
+    "bottom": "exhausted",
+    "exhausted": "exhausted",
+    "stays_down": "stays_down",
+}
+
+
+@dataclass(slots=True)
+class Watch:
+    """One deployment under watch."""
+
+    connect: Connect
+    lease: Lease
+    looking: Looking
+    auto: bool
+    gauges: Gauges
+    notifier: Notifier
+    line: Callable[[str], None]
+    """Takes the audit's lines of JSON."""
+    reporter: Reporter
+    clock: Callable[[], float] = time.time
+    carry: Callable[..., Ended] = carried
+    _crashes: Crashes = field(default_factory=Crashes)
+    _sight: Sight | None = None
+    _moving: Carrying | None = None
+    _why: str | None = None
+    _led: bool | None = None
+    _away: str | None = None
+    _untold: frozenset[str] = frozenset()
+    _saved_at: float = 0.0
+    _tries: dict[str, int] = field(default_factory=dict)
+    _stopping: bool = False
+
+    @property
+    def _name(self) -> str:
+        return self.looking.name
+
+    @property
+    def _place(self) -> str:
+        return self.looking.namespace
+
+    async def round(self) -> None:
+        """Look, decide, act, remember."""
+        at = self.clock()
+        self._say_who_leads()
+        if self._moving is not None and not await self._moved(at):
+            self.gauges.looked(leads=self.lease.leads, blind=False)
+            return
+        try:
+            now, kept, crash = await asyncio.to_thread(self._read, at)
+        except SpecctlError as error:
+            await self._without_cluster(error)
+            return
+        self._back()
+        seen = await self._look(now, at)
+        situation = _with(now.situation, seen, crash)
+        untold = 0
+        if self.lease.leads:
+            try:
+                untold = await self._decide(now, kept, seen, situation, at)
+            except SpecctlError as error:
+                self._warn(f"{error.message}; it is tried again at the next look")
+        else:
+            self.gauges.stands(kept.state, situation, "follows")
+        self.gauges.looked(leads=self.lease.leads, blind=situation.blind is not None, untold=untold)
+
+    async def aclose(self) -> None:
+        """Leave in good order: a move that is under way is completed by whoever leads next."""
+        self._stopping = True
+        if self._moving is not None:
+            await asyncio.to_thread(self._moving.wait, _LEAVE_S)
+        if self._sight is not None:
+            await self._sight.aclose(self.clock())
+
+    # ---- reading ----
+
+    def _read(self, at: float) -> tuple[Standing, Kept, Sign | None]:
+        cluster = self.connect(None)
+        now = standing(cluster, self._place, self._name, at)
+        kept = load(cluster, self._place, self._name)
+        crash = None
+        if now.label.method != "none":
+            crash = self._crashes.sign(cluster, self._place, self._name, now.label.pool)
+        return now, kept, crash
+
+    async def _look(self, now: Standing, at: float) -> Seen:
+        """Look at what serves; a label of its own for each way of drafting."""
+        if self._sight is None or self._sight.label != now.label:
+            if self._sight is not None:
+                await self._sight.aclose(at)
+            self._sight = Sight(self.looking, now, self.reporter.say)
+        return await self._sight.look()
+
+    async def _without_cluster(self, error: SpecctlError) -> None:
+        if self._away is None:
+            self._warn(f"{error.message}: nothing moves until it can be read")
+        self._away = error.message
+        if self._sight is not None:
+            await self._sight.look()  # a Prometheus may know more than the API server
+        self.gauges.looked(leads=self.lease.leads, blind=True)
+
+    def _back(self) -> None:
+        if self._away is not None:
+            self.reporter.say("the cluster answers again")
+            self._away = None
+
+    def _say_who_leads(self) -> None:
+        leads = self.lease.leads
+        if leads != self._led:
+            who = f" ({self.lease.holder} does)" if not leads and self.lease.holder else ""
+            self.reporter.say("this watch leads" if leads else f"this watch follows{who}")
+            self._led = leads
+
+    def _warn(self, text: str) -> None:
+        self.reporter.warn(text)
+
+    # ---- deciding ----
+
+    async def _decide(
+        self, now: Standing, kept: Kept, seen: Seen, situation: Situation, at: float
+    ) -> int:
+        """What follows from it; how many could not be told of it."""
+        if kept.state.under_way is not None:
+            await self._go_on(kept, kept.state.under_way, situation, at)
+            return 0
+        terms = Terms.of(now.found.top.fallback, auto=self.auto, every_s=self.looking.every_s)
+        decision, state = decide(kept.state, situation, terms, at)
+        entries = self._entries(kept.state, state, decision, at)
+        if isinstance(decision, Go):
+            state = replace(state, under_way=decision.move)
+        due = bool(state.seen) and at - self._saved_at >= _KEEP_S
+        if entries or due or telling(state) != telling(kept.state) or kept.version is None:
+            kept = await asyncio.to_thread(self._save, kept.after(state, *entries))
+        await self._tell(entries)
+        self._say_why(decision)
+        if isinstance(decision, Go):
+            self._begin(decision.move, continued=False)
+        why = "moving" if isinstance(decision, Go) else decision.why
+        self.gauges.stands(state, situation, why)
+        found = notices(decision, state, situation, self._name, self._place)
+        said = await self.notifier.tell(as_verdict(seen.verdict, found), at)
+        for text in (each for each in said if each not in self._untold):
+            self._warn(text)
+        self._untold = frozenset(said)
+        return sum("was not told" in text for text in said)
+
+    def _save(self, kept: Kept) -> Kept:
+        saved = save(self._fenced(None), self._place, self._name, kept)
+        self._saved_at = self.clock()
+        return saved
+
+    def _fenced(self, deadline_s: float | None) -> Cluster:
+        return fenced(self.connect, lambda: self.lease.leads and not self._stopping)(deadline_s)
+
+    def _entries(
+        self, before: State, state: State, decision: Decision, at: float
+    ) -> tuple[Entry, ...]:
+        """What of it is news, for the audit."""
+        found: list[Entry] = []
+        add = found.append
+        for made in (m for m in state.moves if m not in before.moves):
+            words = f"{made.source} → {made.target}, not by this watch"
+            add(entry("moved_by_others", self._name, "others", at, words))
+        old, new = before.proposal, state.proposal
+        if old is not None and (new is None or new.id != old.id) and not isinstance(decision, Go):
+            words = f"proposal {old.id} is withdrawn: {_words(decision)}"
+            add(entry("withdrawn", self._name, self.lease.who, at, words, old))
+        if isinstance(decision, Propose) and (old is None or old.id != decision.move.id):
+            self.gauges.proposed()
+            add(entry("proposed", self._name, self.lease.who, at, self._proposal(decision), new))
+        if isinstance(decision, Go):
+            words = f"{decision.move.source} → {decision.move.target}: {decision.move.why}"
+            add(entry("begun", self._name, self.lease.who, at, words, decision.move))
+        if isinstance(decision, Stay) and decision.why in _TOLD and decision.why != self._why:
+            add(entry(_TOLD[decision.why], self._name, self.lease.who, at, decision.words))
+        return tuple(found)
+
+    def _proposal(self, decision: Propose) -> str:
+        move = decision.move
+        yes = accept_command(self._name, self._place, move.id)
+        return f"{move.source} → {move.target}: {move.why} ({decision.words}); to accept: {yes}"
+
+    def _say_why(self, decision: Decision) -> None:
+        why = decision.why if not isinstance(decision, Go) else "moving"
+        if why != self._why and not isinstance(decision, Go):
+            self.reporter.say(decision.words)
+        self._why = why
+
+    # ---- moving ----
+
+    async def _go_on(self, kept: Kept, move: Move, situation: Situation, at: float) -> None:
+        """A move that was begun, here or by another leader, is completed before all else."""
+        words = f"{move.source} → {move.target} was begun and is gone on with"
+        told = entry("continued", self._name, self.lease.who, at, words, move)
+        if not self._tries.get(move.id):
+            await asyncio.to_thread(self._save, kept.after(kept.state, told))
+            await self._tell((told,))
+        self.gauges.stands(kept.state, situation, "moving")
+        self._begin(move, continued=True)
+
+    def _begin(self, move: Move, *, continued: bool) -> None:
+        def work() -> Ended:
+            return self.carry(
+                self._fenced, self._place, self._name, move, self.reporter, continued=continued
+            )
+
+        self._moving = Carrying(move, work)
+
+    async def _moved(self, at: float) -> bool:
+        """Whether the move that was under way has ended; what follows is written down."""
+        assert self._moving is not None
+        ended, move = self._moving.ended, self._moving.move
+        if ended is None:
+            return False
+        tries = self._tries[move.id] = self._tries.get(move.id, 0) + 1
+        if ended.outcome is None and not ended.lost and tries >= _TRIES:
+            ended = replace(ended, outcome="failed")
+        try:
+            if not self.lease.leads:
+                self._warn(f"{move.source} → {move.target}: whoever leads now completes it")
+            elif ended.outcome is not None:
+                await self._concluded(move, ended, at)
+            else:
+                self._warn(f"{move.source} → {move.target} is not through: {ended.words}")
+        except SpecctlError as error:
+            self._warn(f"{error.message}: how the move ended is written down at the next look")
+            return False
+        self._moving = None
+        return True
+
+    async def _concluded(self, move: Move, ended: Ended, at: float) -> None:
+        def write() -> tuple[Entry, Moved] | None:
+            cluster = self._fenced(None)
+            kept = load(cluster, self._place, self._name)
+            if kept.state.under_way is None or kept.state.under_way.id != move.id:
+                return None  # another leader has written it down
+            there = standing(cluster, self._place, self._name, at).situation
+            reached = ended.outcome == "done"
+            target = there.ladder[there.at].name if reached else move.target
+            assert ended.outcome is not None
+            made = Moved(at, move.kind, move.source, target, ended.outcome)
+            by = self.lease.who
+            told = entry(ended.outcome, self._name, by, at, ended.words, move, ended.seconds)
+            save(cluster, self._place, self._name, kept.after(after(kept.state, made), told))
+            return told, made
+
+        written = await asyncio.to_thread(write)
+        self._tries.pop(move.id, None)
+        if written is None:
+            return
+        told, made = written
+        self.gauges.moved(made)
+        await self._tell((told,))
+
+    async def _tell(self, entries: Sequence[Entry]) -> None:
+        """A line each, and an Event on the Deployment."""
+        for told in entries:
+            self.line(told.line)
+            try:
+                await asyncio.to_thread(emit, self._fenced(None), told, self._place)
+            except SpecctlError as error:
+                self._warn(f"no Event of it: {error.message}")
+
+
+def _words(decision: Decision) -> str:
+    return decision.move.why if isinstance(decision, Go) else decision.words
+
+
+def _with(situation: Situation, seen: Seen, crash: Sign | None) -> Situation:
+    """The situation with what was seen: crashes are the cluster's word, whatever can be read."""
+    signs = (*seen.signs, crash) if crash is not None else seen.signs
+    crashed = crash is not None and crash.code == DOWN and crash.share > 0.5
+    return replace(
+        situation, signs=signs, blind=None if crashed else seen.blind, traffic=seen.traffic
+    )
