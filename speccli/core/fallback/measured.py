@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from speccli.core.bench import pairing
@@ -125,7 +125,9 @@ class Bench:
         arm, batch = place
         assert self._result is not None
         rows = [row for row in self._result.rows_of(arm.name) if row.batch == batch]
-        notes = (*notes_of(self._recipe, self._result, arm), *_other_draft(arm, draft))
+        rung = replace(self._recipe, draft=draft)
+        told = (*notes_of(rung, self._result, arm), *_other_draft(arm, draft))
+        notes = tuple(dict.fromkeys(told))
         if draft.schedule and not _is_scheduled(arm):
             notes = (f"measured with K = {arm.k or 0} alone, which is its K there", *notes)
         rate = mean([row.output_tokens_per_s.value or 0.0 for row in rows])
