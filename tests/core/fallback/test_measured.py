@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -31,9 +32,14 @@ def result(**given: Any) -> Result:
     return bench(ARMS, **{"noise": QUIET, "prompts": 60, **given})
 
 
+@cache
+def usual() -> Result:
+    return result()
+
+
 def at(batch: float | None, found: Result | None = None, recipe: Recipe = RECIPE) -> Bench:
     number = Number.unknown("no engine tells") if batch is None else Number.known(batch)
-    return Bench(result() if found is None else found, recipe, number)
+    return Bench(usual() if found is None else found, recipe, number)
 
 
 def test_a_rung_has_the_speed_tail_and_cost_measured_at_the_nearest_batch() -> None:
@@ -41,6 +47,7 @@ def test_a_rung_has_the_speed_tail_and_cost_measured_at_the_nearest_batch() -> N
     assert found.batch == 32
     rate = found.tokens_per_s
     assert rate.value == pytest.approx(RATES[32], rel=0.03)
+    assert rate.value is not None
     assert rate.low is not None
     assert rate.high is not None
     assert rate.low < rate.value < rate.high
@@ -57,7 +64,7 @@ def test_the_price_is_the_recipes_before_the_benchs() -> None:
     rate = at(1).expected(OFF).tokens_per_s.value or 1.0
     assert at(1, recipe=dear).expected(OFF).usd_per_1m.value == pytest.approx(1e4 / rate)
     assert at(1, recipe=free).expected(OFF).usd_per_1m.value == pytest.approx(2500 / 3.6 / rate)
-    unpriced = result()
+    unpriced = usual()
     unpriced = replace(unpriced, arms=tuple(replace(a, gpu_hour_usd=None) for a in unpriced.arms))
     told = at(1, unpriced, free).expected(OFF).usd_per_1m
     assert (told.value, told.state) == (None, "unknown")
@@ -94,7 +101,7 @@ def test_measured_once_has_no_interval_and_says_so() -> None:
 
 
 def test_p99s_of_several_rows_without_requests_do_not_add_up() -> None:
-    found = result()
+    found = usual()
     bare = replace(found, rows=tuple(replace(row, samples=Samples()) for row in found.rows))
     told = at(8, bare).expected(OFF).tpot_p99_s
     assert told.value is None
