@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from speccli.core.deploy.asked import Reporter
 from speccli.core.errors import UsageError
-from speccli.core.fallback.ladder import Ladder, choose, unfinished
+from speccli.core.fallback.ladder import Ladder, choose, is_less
 from speccli.core.fallback.moving import Connect, Mover, Outcome, Terms
 from speccli.core.fallback.restoring import Restored, restore
 from speccli.core.fallback.retry import persistently
@@ -70,51 +70,51 @@ def go(
 
 def _down(found: Ladder, mover: Mover, rung: str | None) -> Outcome:
     """By whichever way there is."""
-    here = mover.here
-    if former := _before_switch(found, here, rung):
-        return mover.completed(former)
+    here, before = mover.here, _begun_from(found, mover.here, rung)
+    if before is not None and before.traffic != here.traffic:
+        return mover.completed(before)
+    if before is not None:
+        return mover.behind(here.recipe) if here.traffic == "standby" else mover.roll(here, before)
     if _may_switch(found, here, rung):
         seen = mover.warm("standby")
         if seen.sick is None:
             return mover.switch("standby", seen)
         mover.note(f"the standby is not taken: {seen.sick}")
         rung = _below_standby(found, here, seen.sick)
-    again = unfinished(found, rung)
-    former = _previous(found, here) if again else here
-    recipe = here.recipe if again else choose(found, rung).recipe
+    recipe = choose(found, rung).recipe
     if here.traffic == "standby":
         return mover.behind(pinned(recipe, here))
-    return mover.roll(recipe, former)
+    return mover.roll(replace(here, recipe=recipe), here)
 
 
-def _before_switch(found: Ladder, here: Serving, rung: str | None) -> Serving | None:
-    """What served before a switch to the standby that is not through; None: there is none."""
-    current = found.record.current
+def _begun_from(found: Ladder, here: Serving, rung: str | None) -> Serving | None:
+    """What served before a move that is not through, and is to be completed before another.
+
+    None: there is none, or another step is asked for.
+    """
+    current, before = found.record.current, found.record.previous
     begun = current.state in {"applying", "applied"} and current.restores is None
-    before = _previous(found, here)
-    if here.traffic != "standby" or not begun or before is None or current.trial is not None:
+    if not begun or current.trial is not None or found.back is None:
         return None
-    lesser = before.traffic == "main" and before.recipe == here.recipe
-    return before if lesser and rung in {None, standby_draft(here.recipe).method} else None
-
-
-def _previous(found: Ladder, here: Serving) -> Serving | None:
-    """The revision before the one that serves, without servers that were raised for a move."""
-    before = next((r for r in found.record.previous if r.trial is None), None)
-    if before is None:
+    names = {step.name for step in found.rungs if step.recipe.draft == here.draft}
+    former = next((each for each in before if each.trial is None), None)
+    if former is None or rung not in {None, here.draft.method, *names}:
         return None
-    told = serving(found, here.namespace, before)
+    told = serving(found, here.namespace, former)
+    if told.recipe == here.recipe and told.traffic == here.traffic:
+        return None  # servers were raised, and nothing else was begun
     return replace(told, options=replace(told.options, raised={}))
 
 
 def _may_switch(found: Ladder, here: Serving, rung: str | None) -> bool:
-    """Whether the standby is what is asked for."""
+    """Whether the standby is what is asked for, and a step down."""
     if not here.has_standby or here.traffic == "standby":
         return False
+    draft = standby_draft(here.recipe)
     if rung is None:
-        return True
+        return is_less(draft, here.draft)
     step = found.step(rung)
-    return step is not None and step.recipe.draft == standby_draft(here.recipe)
+    return step is not None and step.recipe.draft == draft
 
 
 def _below_standby(found: Ladder, here: Serving, sick: str) -> str:

@@ -75,11 +75,12 @@ def _below(rungs: tuple[Step, ...], recipe: Recipe, serving: Draft) -> tuple[Ste
         if step.recipe.draft == serving and (serving != recipe.draft or step.recipe == recipe):
             return rungs[i + 1 :]
     if serving.method == "none":  # a pool of its own may still draft
-        return tuple(step for step in rungs if step.method == "none" and step.recipe != recipe)
-    return tuple(step for step in rungs if _less(step.recipe.draft, serving))
+        off = (step for step in rungs if step.method == "none")
+        return tuple(s for s in off if _beside_standby(s.recipe) != _beside_standby(recipe))
+    return tuple(step for step in rungs if is_less(step.recipe.draft, serving))
 
 
-def _less(low: Draft, high: Draft) -> bool:
+def is_less(low: Draft, high: Draft) -> bool:
     """Whether one draft is a retreat from the other, as far as their kinds tell."""
     if low.method == "none" or high.method == "none":
         return high.method != "none"
@@ -122,18 +123,31 @@ def _is_below(lesser: Revision, greater: Revision) -> bool:
     if _bare(low) != _bare(high):
         return False
     if low == high:
-        return on_standby(lesser) and not on_standby(greater)
+        moved = on_standby(lesser) - on_standby(greater)
+        # To the standby is down. From it to the main pool may be a return, or further down.
+        depths = _depth(_serving(lesser, low)) - _depth(_serving(greater, high))
+        return moved > 0 or (moved < 0 and depths > 0)
     if low.draft == high.draft:
         return lessened(high, low.draft.method) == low  # its pools drafted
     if low.draft.method in {"none", *LOOKUPS}:
-        return _less(low.draft, high.draft)
+        return is_less(low.draft, high.draft)
     return any(step.own and step.recipe.draft == low.draft for step in steps(high))
 
 
+def _depth(draft: Draft) -> int:
+    """How far down the kind of a draft is: one with weights, from the prompt, none."""
+    return 2 if draft.method == "none" else int(draft.method in LOOKUPS)
+
+
 def _bare(recipe: Recipe) -> Recipe:
-    """Without what drafts; a standby that serves may keep the draft it has while others change."""
+    """Without what drafts."""
+    return lessened(_beside_standby(recipe), "none")
+
+
+def _beside_standby(recipe: Recipe) -> Recipe:
+    """Without its standby: one that serves keeps the draft it has while the others change."""
     pools: dict[PoolName, Pool] = {n: p for n, p in recipe.pools.items() if n != "standby"}
-    return lessened(replace(recipe, pools=pools), "none")
+    return replace(recipe, pools=pools)
 
 
 def unfinished(found: Ladder, name: str | None) -> bool:

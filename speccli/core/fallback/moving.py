@@ -156,19 +156,16 @@ class Mover:
 
     # ---- pods replaced ----
 
-    def roll(self, recipe: Recipe, former: Serving | None) -> Outcome:
-        """A rolling change; `former`: what an undo brings back, None where there is nothing."""
-        asked = self.here.asked(recipe)
-        target = replace(self.here, recipe=recipe).words
-        source = former.words if former else self.here.words
-        done = self._deploy(asked, wait=self._terms.wait)
+    def roll(self, to: Serving, former: Serving) -> Outcome:
+        """A rolling change; `former`: what an undo brings back."""
+        done = self._deploy(to.asked(), wait=self._terms.wait)
         took = self._clock() - self._began
         wrong = refuted(done)
-        if wrong is None or former is None:
-            return self._moved("rolling", source, target, done, took)
+        if wrong is None:
+            return self._moved("rolling", former.words, to.words, done, took)
         self._reporter.warn(f"{wrong}: revision {former.revision.number} is brought back")
         undone = self._deploy(former.again(), wait=True)
-        return self._undone("rolling", source, target, undone, wrong, took)
+        return self._undone("rolling", former.words, to.words, undone, wrong, took)
 
     def behind(self, recipe: Recipe, *, restores: int | None = None) -> Outcome:
         """The main pool is replaced while the standby serves, and then takes the traffic."""

@@ -12,7 +12,7 @@ from speccli.core.fallback.rungs import draft_words, standby_draft
 from speccli.core.kube.record import Revision, recipe_of
 from speccli.core.manifests.options import RenderOptions, Traffic
 from speccli.core.manifests.pools import Unit, units
-from speccli.core.recipes.model import Pool, Recipe
+from speccli.core.recipes.model import Draft, Pool, Recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,14 @@ class Serving:
         return "standby" in {*self.recipe.pools, *self.options.pools}
 
     @property
+    def draft(self) -> Draft:
+        """What drafts for the requests."""
+        return self.recipe.draft if self.traffic == "main" else standby_draft(self.recipe)
+
+    @property
     def words(self) -> str:
-        """What drafts for the requests: `eagle3, K = 3`."""
-        own = self.recipe if self.traffic == "main" else None
-        return draft_words(own.draft if own else standby_draft(self.recipe))
+        """The same in words: `eagle3, K = 3`."""
+        return draft_words(self.draft)
 
     def unit(self, pool: str, **options: Any) -> Unit:
         """One of its pools."""

@@ -80,7 +80,7 @@ class FakeCluster:
         if kind in {"Pod", "ReplicaSet"}:
             return [each for each in (*self._made(), *self.waiting) if each["kind"] == kind]
         if kind == "EndpointSlice":
-            return self._slices((labels or "").rpartition("=")[2])
+            return [*self._slices((labels or "").rpartition("=")[2])]
         wanted = dict(part.split("=") for part in (labels or "").split(",") if part)
         return [
             copy.deepcopy(value)
@@ -190,7 +190,7 @@ class FakeCluster:
 
     # ---- pods ----
 
-    def _slices(self, service: str) -> list[Object]:
+    def _slices(self, service: str) -> Sequence[Object]:
         value = self.objects.get(("Service", service))
         if value is None:
             return []

@@ -104,6 +104,7 @@ def test_down_and_back_are_revisions_of_one_deployment() -> None:
     deploy(fake, heard, asked())
     found, place = ways.on_cluster(fake, None, "chat")  # type: ignore[arg-type]
 
+    fake.stubborn = {"chat"}
     outcome = deploy(fake, heard, ways.down(found, "none", place))
     assert outcome.record.current.number == 2
     # The played engine drafts whatever it is told: the proof must not take that for none.

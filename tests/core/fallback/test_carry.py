@@ -1,0 +1,274 @@
+"""Moves as deployments: to the warm standby, by replacing pods, undone, completed, waited for."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from typing import Any
+
+import pytest
+
+from speccli.core.deploy import cluster as deploying
+from speccli.core.deploy.asked import Asked
+from speccli.core.errors import ExitCode, SpecctlError, UsageError
+from speccli.core.fallback import carry, rungs
+from speccli.core.fallback.carry import Outcome
+from speccli.core.kube.record import Record, from_object
+from speccli.core.manifests import pools
+from speccli.core.manifests.options import RenderOptions
+from speccli.core.plan import Plan, plan
+from speccli.core.recipes.load import load
+from speccli.core.recipes.model import Recipe
+from tests.core.deploy.fake_cluster import FakeCluster, Killed
+from tests.core.deploy.test_cluster import PLAIN, RECIPE, Heard, leads_to
+
+WITH_STANDBY: dict[str, Any] = {**PLAIN, "pools": ("standby",)}
+
+
+class World:
+    """A deployment of EAGLE-3 with a warm n-gram standby on a cluster in memory."""
+
+    def __init__(self, *changes: str, standby: bool = True, gpus: int = 16) -> None:
+        self.fake, self.heard = FakeCluster(gpus), Heard()
+        self.clock = itertools.count()
+        options = RenderOptions(**(WITH_STANDBY if standby else PLAIN))
+        recipe = load(RECIPE, ["storage.persist=false", *changes])
+        asked = Asked(recipe, options)
+        first = deploying.deploy(lambda _: self.fake, asked, self.heard)  # type: ignore[arg-type,return-value]
+        assert first.exit_code is ExitCode.OK
+        self.fake.calls.clear()
+
+    def go(self, rung: str | None = None, **more: Any) -> Outcome:
+        return carry.go(
+            lambda _: self.fake,  # type: ignore[arg-type,return-value]
+            None,
+            "chat",
+            rung,
+            self.heard,
+            clock=lambda: float(next(self.clock)),
+            sleep=lambda _: None,
+            **more,
+        )
+
+    @property
+    def record(self) -> Record:
+        return from_object(self.fake.objects["ConfigMap", "chat-specctl"])
+
+    def replicas(self, name: str) -> int:
+        return int(self.fake.objects["Deployment", name]["spec"]["replicas"])
+
+    def drafts_with(self, name: str) -> str:
+        labels = self.fake.objects["Deployment", name]["spec"]["template"]["metadata"]["labels"]
+        return str(labels["specctl.dev/spec-method"])
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same plans are made once: there are a hundred of them in a move."""
+    made: dict[str, Plan] = {}
+
+    def remembered(recipe: Recipe) -> Plan:
+        key = repr(recipe)
+        if key not in made:
+            made[key] = plan(recipe)
+        return made[key]
+
+    for module in (pools, rungs):
+        monkeypatch.setattr(module, "plan", remembered)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_warm_standby_takes_the_traffic_and_no_pod_is_replaced(world: World) -> None:
+    made = world.go()
+    assert (made.end, made.mechanism, made.exit_code) == ("moved", "switch", ExitCode.OK)
+    assert (made.source, made.target) == ("eagle3, K = 3", "ngram, K = 3")
+    assert leads_to(world.fake) == "chat-standby"
+    told = world.record.current
+    assert (told.number, told.state, told.options["traffic"]) == (2, "ready", "standby")
+    assert told.proof is not None
+    assert [each["pool"] for each in told.proof["servers"]] == ["standby"]
+    assert not [line for line in world.heard.lines if "is rolled" in line]
+
+
+def test_the_standby_is_asked_before_it_takes_the_traffic(world: World) -> None:
+    world.fake.silent = {"chat-standby"}
+    made = world.go()
+    assert (made.end, made.mechanism, made.target) == ("moved", "rolling", "no speculation")
+    assert "the standby is not taken: chat-standby-0: " in made.notes[0]
+    assert leads_to(world.fake) == "chat"
+    assert world.drafts_with("chat") == "none"
+
+
+def test_a_standby_that_is_not_ready_is_passed_over(world: World) -> None:
+    world.fake.ready = lambda each: each["metadata"]["name"] != "chat-standby"
+    world.fake.silent = {"chat"}
+    with pytest.raises(Killed):  # the rollout of all pools is waited for, and the standby never is
+        _until_the_rollout(world)
+    assert "the standby is not taken: no server of it is ready" in world.heard
+    assert world.drafts_with("chat") == "none"
+
+
+def _until_the_rollout(world: World) -> None:
+    def stop(_: Any) -> None:
+        raise Killed
+
+    world.heard.progress = stop  # type: ignore[method-assign,assignment]
+    world.go()
+
+
+def test_no_rung_under_a_sick_standby_is_an_error_and_no_circle() -> None:
+    world = World("pools.standby={draft: {method: none}}", standby=False)
+    world.fake.ready = lambda each: each["metadata"]["name"] != "chat-standby"
+    with pytest.raises(UsageError, match="there is no lower rung"):
+        world.go()
+    assert world.fake.calls == []
+
+
+def test_a_main_pool_that_crashes_keeps_nobody_from_the_standby(world: World) -> None:
+    world.fake.ready = lambda each: each["metadata"]["name"] == "chat-standby"
+    assert world.go().end == "moved"
+    assert leads_to(world.fake) == "chat-standby"
+
+
+def test_the_standby_gets_the_servers_that_the_load_needs_first(world: World) -> None:
+    world.fake.running = 80.0  # of 0.8 * 64 a server
+    made = world.go()
+    assert world.replicas("chat-standby") == 2
+    lines = "\n".join(world.heard.lines)
+    assert "gets 2 servers before it takes the traffic: 80 requests run, 51 a server" in lines
+    assert lines.index("gets 2 servers") < lines.index("takes the traffic\n")
+    assert made.end == "moved"
+    assert world.record.current.options["raised"] == {"standby": 2}
+
+
+def test_servers_that_find_no_gpu_are_told_and_not_waited_for() -> None:
+    world = World(gpus=4)
+    world.fake.running = 900.0
+    made = world.go()
+    assert made.end == "moved"
+    assert made.notes == (
+        "the pool standby would need 18 servers (900 requests run, 51 a server), and there are "
+        "GPUs for 1",
+    )
+
+
+def test_a_standby_that_is_refuted_once_it_serves_gives_the_traffic_back(world: World) -> None:
+    asked = []
+    told = world.fake.proxy
+
+    def proxy(namespace: str, pod: str, *rest: Any, **more: Any) -> tuple[int, bytes]:
+        asked.append(pod)
+        if leads_to(world.fake) == "chat-standby":
+            world.fake.silent = {"chat-standby"}
+        return told(namespace, pod, *rest, **more)
+
+    world.fake.proxy = proxy  # type: ignore[method-assign]
+    made = world.go()
+    assert (made.end, made.exit_code) == ("undone", ExitCode.CRITICAL)
+    assert "ngram, K = 3 was refuted" in made.words
+    assert leads_to(world.fake) == "chat"
+    assert world.record.current.restores == 1
+
+
+def test_a_service_that_leads_elsewhere_is_no_move(world: World) -> None:
+    world.fake._slices = lambda service: []  # type: ignore[method-assign]
+    made = world.go()
+    assert made.end == "undone"
+    assert "Service chat leads to no server" in made.words
+    assert leads_to(world.fake) == "chat"
+
+
+def test_without_a_standby_pods_are_replaced_and_a_refuted_rung_is_undone() -> None:
+    world = World(standby=False)
+    world.fake.stubborn = {"chat"}  # drafts although it should not
+    made = world.go("none")
+    assert (made.end, made.mechanism) == ("undone", "rolling")
+    assert world.drafts_with("chat") == "eagle3"
+    assert world.record.current.restores == 1
+    world.fake.stubborn = set()
+    assert world.go("none").end == "moved"
+
+
+def test_from_the_standby_the_main_pool_is_replaced_behind_it(world: World) -> None:
+    world.go()
+    world.heard.lines.clear()
+    made = world.go()
+    assert (made.end, made.source, made.target) == ("moved", "ngram, K = 3", "no speculation")
+    assert leads_to(world.fake) == "chat"
+    assert (world.drafts_with("chat"), world.drafts_with("chat-standby")) == ("none", "ngram")
+    with pytest.raises(UsageError, match="nothing to fall back to"):
+        world.go()
+
+
+@pytest.mark.parametrize("moves", [1, 2])
+def test_killed_after_any_write_the_same_again_completes_it(moves: int) -> None:
+    """Also the raising of servers, and the second move, behind the standby."""
+    world = World()
+    world.fake.running = 80.0
+    for _ in range(moves - 1):
+        world.go()
+    before = world.fake.objects
+    for count in range(80):
+        world.fake.objects, world.fake.die_after = copy.deepcopy(before), count
+        world.fake.calls.clear()
+        try:
+            world.go()
+        except Killed:
+            world.fake.die_after = None
+            assert leads_to(world.fake) in {"chat", "chat-standby"}
+            assert world.go().end == "moved", count
+            assert leads_to(world.fake) == ("chat-standby" if moves == 1 else "chat"), count
+            assert world.record.current.state == "ready"
+        else:
+            assert count > 8
+            return
+    raise AssertionError("never through")
+
+
+def test_an_api_server_that_is_away_for_a_while_is_waited_for(world: World) -> None:
+    told = world.fake.apply
+    calls = itertools.count()
+
+    def apply(*args: Any, **more: Any) -> Any:
+        if next(calls) in {3, 17}:
+            world.fake.away = 2
+        return told(*args, **more)
+
+    world.fake.apply = apply  # type: ignore[method-assign]
+    assert world.go().end == "moved"
+    assert "it is done again in" in world.heard
+    assert leads_to(world.fake) == "chat-standby"
+
+
+def test_an_api_server_that_stays_away_is_said_in_a_line_and_the_same_completes_it(
+    world: World,
+) -> None:
+    told, down = world.fake.apply, [False]
+
+    def apply(obj: Any, dry_run: bool = False, **more: Any) -> Any:
+        if obj["kind"] == "Service" and not dry_run:
+            down[0] = True
+        if down[0]:
+            world.fake.away = 10**6
+        return told(obj, dry_run=dry_run, **more)
+
+    world.fake.apply = apply  # type: ignore[method-assign,assignment]
+    with pytest.raises(SpecctlError, match="in the middle of a move") as caught:
+        world.go()
+    assert caught.value.exit_code is ExitCode.UNKNOWN
+    assert caught.value.hint == "what serves goes on; the same command completes what was begun"
+    world.fake.apply, world.fake.away = told, 0  # type: ignore[method-assign]
+    assert world.go().end == "moved"
+    assert leads_to(world.fake) == "chat-standby"
+
+
+def test_a_cluster_that_is_not_to_be_reached_at_all_is_said_at_once(world: World) -> None:
+    def connect(_: float | None) -> Any:
+        raise SpecctlError("no answer")
+
+    with pytest.raises(SpecctlError, match="^no answer$"):
+        carry.go(connect, None, "chat", None, world.heard)
