@@ -64,9 +64,6 @@ def _ladder(plan: Planned) -> Table:
             mark,
             style=_STYLES.get(mark, ""),
         )
-    if plan.found.back is not None:
-        number = plan.found.back.number
-        table.add_row("  back", f"revision {number}", "", "", "", "")
     return table
 
 

@@ -39,8 +39,8 @@ class Place:
     expected: Expected
     beside: Faster
     """Its speed over that of what serves now."""
-    passed: str | None
-    """Why it is not stopped at; None where it is, or where it is refused anyhow."""
+    slower: str | None
+    """Which rung below is faster, as it was measured; None where none is, or it is refused."""
     warm: bool = False
     """Whether a standby serves it already."""
 
@@ -49,7 +49,7 @@ class Place:
         """What keeps it from being chosen."""
         if self.step.refusals:
             return self.step.refusals[0]
-        return None if self.warm else self.passed
+        return None if self.warm else self.slower
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,24 @@ class Planned:
     @property
     def unknown(self) -> bool:
         """Whether nobody could look for findings."""
-        return not self.advised and self.present.unknown is not None
+        return not self.advised and bool(self.places) and self.present.unknown is not None
+
+    def passed(self, place: Place) -> str | None:
+        """Why a rung that is not refused is not stopped at; None where it is, or lies below."""
+        move = self.move
+        if place.step.refusals or (move is not None and place is move.place):
+            return None
+        if place.against is not None:
+            return place.against
+        heard = move.heard if move is not None and self.advised else None
+        if move is None or heard is None:
+            return None
+        if self.places.index(place) > self.places.index(move.place):
+            return None
+        reaction = REACTIONS[heard.finding.code]
+        if reaction.way == "down":  # it would help too
+            return f"it would have to start, and {move.step.name} is warm"
+        return reaction.why
 
     @property
     def command(self) -> str | None:
@@ -143,7 +160,7 @@ def plan_move(
         step = choose_by_name(found, rung)
         chosen = next(place for place in places if place.step.name == step.name)
     else:
-        why_not = None if heard else _at_rest(present)
+        why_not = None if heard else _at_rest(present, places)
         way = REACTIONS[heard.finding.code].way if heard else "other"
         chosen = _choose(found, places, way)
         if chosen is None and heard is not None:
@@ -190,7 +207,9 @@ def _reason(present: Present) -> Heard | None:
     )
 
 
-def _at_rest(present: Present) -> str:
+def _at_rest(present: Present, places: Sequence[Place]) -> str:
+    if not places:
+        return "there is nothing below it"
     if present.unknown is not None:
         return f"{present.unknown} (--finding CODE says what is wrong)"
     told = [each.finding for each in present.findings if each.finding.severity in _WORDS]
@@ -263,8 +282,8 @@ def _risks(found: Ladder, place: Place, heard: Heard | None, means: Means | str)
     step = place.step
     if not isinstance(means, str):
         yield from means.risks
-    if place.warm and place.passed:
-        yield f"{place.passed}, but this one is warm"
+    if place.warm and place.slower:
+        yield f"{place.slower}, but this one is warm"
     slower = place.beside.ratio.value
     if slower is not None and slower < 1:
         yield f"{place.beside.words('as what serves now')}, when that is in order"

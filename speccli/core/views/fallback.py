@@ -29,7 +29,7 @@ def planned(plan: Planned) -> dict[str, Any]:
         "method": found.serving.method,
         "k": found.serving.k or None,
         "schedule": _schedule(found.serving),
-        "down": [_place(place) for place in plan.places],
+        "down": [_place(plan, place) for place in plan.places],
         "restores_revision": found.back.number if found.back else None,
         "advised": plan.advised,
         "words": plan.words,
@@ -48,7 +48,7 @@ def _schedule(draft: Draft) -> list[list[int]] | None:
     return [list(row) for row in draft.schedule] if draft.schedule else None
 
 
-def _place(place: Place) -> dict[str, Any]:
+def _place(plan: Planned, place: Place) -> dict[str, Any]:
     step = place.step
     return {
         "method": step.method,
@@ -60,7 +60,7 @@ def _place(place: Place) -> dict[str, Any]:
         "rung": step.name,
         "schedule": _schedule(step.recipe.draft),
         "model": step.recipe.draft.model,
-        "passed_over": place.passed,
+        "passed_over": plan.passed(place),
         "warm": place.warm,
         "expected": _expected(place.expected),
         "speed_beside_now": asdict(place.beside.ratio),
@@ -219,7 +219,7 @@ def marks(place: Place, plan: Planned) -> str:
         return "refused"
     if plan.move is not None and place is plan.move.place:
         return "next" if plan.advised else "would be"
-    if place.passed and not place.warm:
+    if plan.passed(place):
         return "passed over"
     return "warm" if place.warm else ""
 
@@ -229,8 +229,12 @@ def remarks(plan: Planned) -> Iterator[str]:
     for place in plan.places:
         for refusal in place.step.refusals:
             yield f"{place.step.name} is refused: {refusal}"
-        if place.passed and not place.step.refusals and not place.warm:
-            yield f"{place.step.name} is passed over: {place.passed}"
+        if (why := plan.passed(place)) is not None:
+            yield f"{place.step.name} is passed over: {why}"
+    if plan.found.back is not None:
+        back, draft = plan.found.back.number, draft_words(plan.found.top.draft)
+        command = f"specctl fallback restore {plan.found.record.name}"
+        yield f"back to {draft}: {command} (revision {back})"
     yield from _sources(plan)
 
 
