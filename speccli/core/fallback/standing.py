@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from speccli.core.fallback import terms
-from speccli.core.fallback.ladder import Ladder
+from speccli.core.fallback.ladder import Ladder, ladder
 from speccli.core.fallback.rungs import standby_draft
 from speccli.core.fallback.serving import Serving, serving
-from speccli.core.fallback.ways import on_cluster
+from speccli.core.fallback.ways import recorded
 from speccli.core.kube.progress import workload_of
 from speccli.core.kube.record import Record, digest, plain_recipe
 from speccli.core.manifests.names import pool_name
@@ -54,26 +54,46 @@ class Standing:
     """Without what was found."""
 
 
-def standing(cluster: Cluster, namespace: str | None, name: str, at: float) -> Standing:
-    """Read it; nothing is changed. `at`: Unix seconds.
+class Stand:
+    """Reads where one deployment stands, again and again; its plans are made once a revision."""
 
-    Raises:
-        UsageError: there is no such deployment, or its recipe is of another version.
-        ClusterError: the cluster cannot be asked.
-    """
-    found, place = on_cluster(cluster, namespace, name)
+    def __init__(self, namespace: str | None, name: str) -> None:
+        """`namespace`: None: the context's."""
+        self._place, self._name = namespace, name
+        self._known: Ladder | None = None
+
+    def read(self, cluster: Cluster, at: float) -> Standing:
+        """Read it; nothing is changed. `at`: Unix seconds.
+
+        Raises:
+            UsageError: there is no such deployment, or its recipe is of another version.
+            ClusterError: the cluster cannot be asked.
+        """
+        place = self._place or cluster.namespace
+        told = recorded(cluster, place, self._name)
+        if self._known is None or self._known.record != told:
+            self._known = ladder(told)
+        return _standing(cluster, self._known, place, at)
+
+
+def standing(cluster: Cluster, namespace: str | None, name: str, at: float) -> Standing:
+    """The same, once."""
+    return Stand(namespace, name).read(cluster, at)
+
+
+def _standing(cluster: Cluster, found: Ladder, place: str, at: float) -> Standing:
     here = serving(found, place)
-    ladder = (_top(found), *(_step(found, i) for i in range(len(found.rungs))))
+    steps = (_top(found), *(_step(found, i) for i in range(len(found.rungs))))
     situation = terms.Situation(
         configuration=_configuration(found),
         revision=here.revision.number,
-        ladder=ladder,
+        ladder=steps,
         at=_at(found),
         busy=_busy(found.record, at),
         standby=_standby(cluster, found, here),
     )
     draft = found.serving
-    return Standing(found, here, _label(here, draft), ladder[situation.at].own, situation)
+    return Standing(found, here, _label(here, draft), steps[situation.at].own, situation)
 
 
 def _label(here: Serving, draft: Draft) -> Label:

@@ -23,7 +23,7 @@ from speccli.core.fallback.notices import accept_command, as_verdict, notices
 from speccli.core.fallback.policy import after, decide
 from speccli.core.fallback.sight import Looking, Seen, Sight
 from speccli.core.fallback.signs import DOWN, Crashes
-from speccli.core.fallback.standing import Standing, standing
+from speccli.core.fallback.standing import Stand, Standing, standing
 from speccli.core.fallback.terms import (
     Decision,
     Go,
@@ -68,7 +68,9 @@ class Watch:
     reporter: Reporter
     clock: Callable[[], float] = time.time
     carry: Callable[..., Ended] = carried
+    see: Callable[[Looking, Standing, Callable[[str], None]], Sight] = Sight
     _crashes: Crashes = field(default_factory=Crashes)
+    _stand: Stand | None = None
     _sight: Sight | None = None
     _moving: Carrying | None = None
     _why: str | None = None
@@ -124,7 +126,8 @@ class Watch:
 
     def _read(self, at: float) -> tuple[Standing, Kept, Sign | None]:
         cluster = self.connect(None)
-        now = standing(cluster, self._place, self._name, at)
+        self._stand = self._stand or Stand(self._place, self._name)
+        now = self._stand.read(cluster, at)
         kept = load(cluster, self._place, self._name)
         crash = None
         if now.label.method != "none":
@@ -136,7 +139,7 @@ class Watch:
         if self._sight is None or self._sight.label != now.label:
             if self._sight is not None:
                 await self._sight.aclose(at)
-            self._sight = Sight(self.looking, now, self.reporter.say)
+            self._sight = self.see(self.looking, now, self.reporter.say)
         return await self._sight.look()
 
     async def _without_cluster(self, error: SpecctlError) -> None:

@@ -20,6 +20,7 @@ from speccli.core.plan import plan
 if TYPE_CHECKING:
     from speccli.core.deploy.place import Here
     from speccli.core.kube.client import Cluster
+    from speccli.core.kube.record import Record
 
 
 def on_cluster(cluster: Cluster, given: str | None, name: str) -> tuple[Ladder, str]:
@@ -29,13 +30,22 @@ def on_cluster(cluster: Cluster, given: str | None, name: str) -> tuple[Ladder, 
         UsageError: there is no such deployment.
     """
     namespace = given or cluster.namespace
+    return ladder(recorded(cluster, namespace, name)), namespace
+
+
+def recorded(cluster: Cluster, namespace: str, name: str) -> Record:
+    """The record of a deployment.
+
+    Raises:
+        UsageError: there is no such deployment.
+    """
     told = read_record(cluster, namespace, name)
     if told is None:
         raise UsageError(
             f"no deployment {name} in namespace {namespace} of {cluster.context}",
             hint="specctl list shows those there are",
         )
-    return ladder(told), namespace
+    return told
 
 
 def on_this_machine(here: Here) -> Ladder:

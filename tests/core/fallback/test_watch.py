@@ -1,0 +1,294 @@
+"""The watch's loop: a draft gone bad, people asked, faults, leaders that come and go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from speccli.core.errors import UsageError
+from speccli.core.fallback.carrying import Ended, carried
+from speccli.core.fallback.proposals import accept, concluded
+from speccli.core.fallback.terms import Move
+from tests.core.deploy.test_cluster import leads_to
+from tests.core.fallback.watched import LOW, ZERO, Led, Watched
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched()
+
+
+def test_a_draft_gone_bad_moves_the_traffic_to_the_warm_standby(watched: Watched) -> None:
+    watched.look()
+    assert watched.kept.state.rung == "eagle3"
+    watched.signs["eagle3"] = (ZERO,)
+    watched.look(seconds=30)
+    assert leads_to(watched.world.fake) == "chat"
+    watched.look(seconds=30)
+    assert leads_to(watched.world.fake) == "chat-standby"
+    assert watched.audit == ["begun", "done"]
+    assert watched.events == ["FallbackBegun", "FallbackDone"]
+    begun, done = watched.said
+    assert (done["from"], done["to"], done["code"]) == ("eagle3", "ngram", "ZERO_ACCEPTANCE")
+    assert begun["id"] == done["id"]
+    page = watched.page()
+    moved = 'moves_total{kind="down",from="eagle3",to="ngram",outcome="done"}'
+    assert page[moved] == 1
+    assert page["leader"] == 1
+    watched.look()
+    assert watched.page()['rung{rung="ngram"}'] == 1
+    assert watched.page()['rung{rung="eagle3"}'] == 0
+    assert watched.channel.lines == ["FIRING warning FALLEN_BACK chat"]
+
+
+def test_windows_are_of_one_method(watched: Watched) -> None:
+    watched.signs["eagle3"] = (ZERO,)
+    watched.look(seconds=90)
+    watched.look(seconds=3000)
+    assert watched.labels == ["main-eagle3-k3", "standby-ngram-k3"]
+    assert leads_to(watched.world.fake) == "chat-standby"  # ZERO was said of EAGLE-3 alone
+
+
+def test_without_auto_it_proposes_and_a_person_says_yes() -> None:
+    watched = Watched(auto=False)
+    watched.signs["eagle3"] = (ZERO,)
+    watched.look(seconds=120)
+    assert leads_to(watched.world.fake) == "chat"
+    assert (watched.audit, watched.events) == (["proposed"], ["FallbackProposed"])
+    assert watched.channel.lines == ["FIRING warning FALLBACK_PROPOSED chat"]
+    assert watched.page()["proposal"] == 1
+    move = watched.kept.state.proposal
+    assert move is not None
+    assert f"specctl fallback apply chat --proposal {move.id} -n llm" in watched.said[0]["words"]
+    assert carry_accepted(watched, move.id).outcome == "done"
+    assert leads_to(watched.world.fake) == "chat-standby"
+    assert watched.audit == ["proposed", "accepted", "done"]
+    watched.look()
+    assert watched.channel.lines[1:] == [
+        "FIRING warning FALLEN_BACK chat",
+        "RESOLVED warning FALLBACK_PROPOSED chat",
+    ]
+    assert watched.kept.state.moves[-1].by == "me@here"
+
+
+def carry_accepted(watched: Watched, proposal: str) -> Ended:
+    server: Any = watched.server
+    move = accept(server, None, "chat", proposal, "me@here", watched.at)
+    ended = carried(watched.connect, "llm", "chat", move, watched.world.heard)
+    concluded(server, None, "chat", move, ended, "me@here", watched.at)
+    return ended
+
+
+def test_a_proposal_that_is_outdated_or_none_is_refused() -> None:
+    watched = Watched(auto=False)
+    watched.signs["eagle3"] = (ZERO,)
+    watched.look(seconds=120)
+    move = watched.kept.state.proposal
+    assert move is not None
+    server: Any = watched.server
+    with pytest.raises(UsageError, match=f"the one that stands is {move.id}"):
+        accept(server, None, "chat", "0000", "me", watched.at)
+    watched.world.go("none")
+    with pytest.raises(UsageError, match="outdated: it was made for eagle3 at revision 1"):
+        accept(server, None, "chat", move.id, "me", watched.at)
+    watched.look()
+    with pytest.raises(UsageError, match="none stands"):
+        accept(server, None, "chat", move.id, "me", watched.at)
+    assert watched.audit[-2:] == ["moved_by_others", "withdrawn"]
+
+
+def test_a_finding_that_is_over_withdraws_the_proposal() -> None:
+    watched = Watched(auto=False)
+    watched.signs["eagle3"] = (LOW,)
+    watched.look(seconds=120)
+    watched.signs.clear()
+    watched.look(seconds=150)
+    assert watched.audit == ["proposed", "withdrawn"]
+    assert watched.channel.lines[-1] == "RESOLVED warning FALLBACK_PROPOSED chat"
+
+
+def test_in_quiet_hours_it_is_told_and_nothing_moves() -> None:
+    watched = Watched('fallback.quiet=["00:00-24:00"]')
+    watched.signs["eagle3"] = (ZERO,)
+    watched.look(seconds=600)
+    assert leads_to(watched.world.fake) == "chat"
+    assert watched.channel.lines == ["FIRING warning FALLBACK_PROPOSED chat"]
+    assert "quiet hours" in watched.said[0]["words"]
+
+
+def test_a_follower_looks_and_does_nothing(watched: Watched) -> None:
+    watched.lease.leads = False
+    watched.signs["eagle3"] = (ZERO,)
+    watched.look(seconds=300)
+    assert watched.looks > 5
+    assert leads_to(watched.world.fake) == "chat"
+    assert ("ConfigMap", "chat-fallback") not in watched.world.fake.objects
+    assert watched.page()["leader"] == 0
+    assert watched.page()['state{why="follows"}'] == 1
+
+
+# ---- faults ----
+
+
+def test_the_api_server_away_is_said_once_and_it_resumes(watched: Watched) -> None:
+    watched.look()
+    watched.signs["eagle3"] = (ZERO,)
+    looks = watched.looks
+    watched.server.away = True
+    watched.look(seconds=300)
+    assert watched.looks > looks + 5  # it keeps looking
+    said = [w for w in watched.world.heard.lines if "nothing moves" in w]
+    assert len(said) == 1
+    watched.server.away = False
+    watched.look(seconds=30)
+    assert leads_to(watched.world.fake) == "chat"  # what was seen meanwhile was not decided on
+    watched.look(seconds=60)
+    assert leads_to(watched.world.fake) == "chat-standby"
+
+
+def test_metrics_gone_moves_nothing_and_says_so(watched: Watched) -> None:
+    watched.signs["eagle3"] = (ZERO,)
+    watched.look(seconds=30)
+    watched.blind = "no engine could be read"
+    watched.look(seconds=3600)
+    assert leads_to(watched.world.fake) == "chat"
+    assert watched.page()['state{why="blind"}'] == 1
+    assert watched.page()["blind_looks_total"] > 100
+    assert "no engine could be read" in watched.world.heard
+
+
+def test_the_standby_sick_too_ends_at_off_and_never_in_a_circle(watched: Watched) -> None:
+    watched.world.fake.silent = {"chat-standby"}
+    watched.signs["eagle3"] = (ZERO,)
+    watched.signs["ngram"] = (ZERO,)
+    watched.look(seconds=3000)
+    assert watched.kept.state.rung == "none"
+    downs = [made.target for made in watched.kept.state.moves if made.kind == "down"]
+    assert downs == ["none"]
+    assert leads_to(watched.world.fake) == "chat"
+
+
+def test_a_move_that_is_undone_is_not_tried_a_second_time(watched: Watched) -> None:
+    def undone(*_: Any, **__: Any) -> Ended:
+        return Ended("failed", "refuted", 3.0)
+
+    watched.watch.carry = undone
+    watched.signs["eagle3"] = (LOW,)
+    watched.look(seconds=120)
+    assert watched.kept.state.failed == ("ngram",)
+    assert watched.events == ["FallbackBegun", "FallbackFailed"]
+    watched.look(seconds=1200)
+    begun = [each["to"] for each in watched.said if each["what"] == "begun"]
+    assert begun[:2] == ["ngram", "k1"]
+
+
+def test_a_leader_that_is_lost_in_a_move_leaves_it_to_the_next(watched: Watched) -> None:
+    fake, write = watched.world.fake, watched.world.fake._write
+
+    def lost(call: str) -> None:
+        write(call)
+        if call == "specctl ConfigMap chat-specctl":  # the intent is written; then the lease goes
+            watched.lease.leads = False
+            fake._write = write  # type: ignore[method-assign]
+
+    watched.signs["eagle3"] = (ZERO,)
+    watched.look(seconds=30)
+    fake._write = lost  # type: ignore[method-assign]
+    watched.look(seconds=30)
+    assert leads_to(fake) == "chat"
+    assert watched.kept.state.under_way is not None
+    assert "whoever leads now" in watched.world.heard
+    second = watched.another(lease=Led(who="watch-2"))
+    watched.look(watch=second)
+    assert leads_to(fake) == "chat-standby"
+    assert watched.kept.state.under_way is None
+    assert watched.audit == ["begun", "continued", "done"]
+    assert [made.target for made in watched.kept.state.moves] == ["ngram"]
+    watched.lease.leads = True
+    watched.look(seconds=60)
+    assert watched.audit == ["begun", "continued", "done"]
+
+
+def test_a_leader_killed_before_it_could_write_the_end_down_leaves_it_to_the_next(
+    watched: Watched,
+) -> None:
+    def dies(*args: Any, **more: Any) -> Ended:
+        carried(*args, **more)
+        watched.lease.leads = False
+        return Ended(None, "killed", 0.0, lost=True)
+
+    watched.watch.carry = dies
+    watched.signs["eagle3"] = (ZERO,)
+    watched.look(seconds=60)
+    assert watched.kept.state.under_way is not None
+    watched.look(watch=watched.another(lease=Led()))
+    assert watched.audit == ["begun", "continued", "done"]
+    assert watched.said[-1]["words"] == "it was through already"
+    revisions = watched.world.record.current.number
+    assert revisions == 2
+
+
+def test_what_is_cut_short_again_and_again_has_failed(watched: Watched) -> None:
+    tried: list[bool] = []
+
+    def stuck(*_: Any, continued: bool, **__: Any) -> Ended:
+        tried.append(continued)
+        return Ended(None, "the API server is away", 300.0)
+
+    watched.watch.carry = stuck
+    watched.signs["eagle3"] = (ZERO,)
+    watched.look(seconds=240)
+    assert tried[:3] == [False, True, True]
+    assert watched.audit[:2] == ["begun", "failed"]
+
+
+def test_a_restart_keeps_moves_cool_downs_and_refusals(watched: Watched) -> None:
+    watched.signs["eagle3"] = (ZERO,)
+    watched.look(seconds=60)
+    refused: list[Move] = []
+
+    def refuses(_connect: Any, _place: str, _name: str, move: Move, *_: Any, **__: Any) -> Ended:
+        refused.append(move)
+        return Ended("refused", "the canary accepts less than its siblings", 60.0)
+
+    for _ in range(3):  # a process each
+        again = watched.another()
+        again.carry = refuses
+        watched.look(watch=again)
+        watched.at += 3600 * 2 ** len(refused) + 60
+    last = watched.another()
+    last.carry = refuses
+    watched.look(seconds=36000, watch=last)
+    assert [move.kind for move in refused] == ["restore", "restore"]
+    assert watched.kept.state.refusals == 2
+    assert watched.audit[-1] == "stays_down"
+    assert watched.events[-1] == "FallbackStaysDown"
+    assert watched.page(last)['state{why="stays_down"}'] == 1
+
+
+def test_somebody_else_who_writes_at_the_same_time_is_told_and_tried_again(
+    watched: Watched,
+) -> None:
+    watched.look()
+    fake, apply = watched.world.fake, watched.world.fake.apply
+
+    def slower(obj: Any, *args: Any, **more: Any) -> Any:
+        if obj["metadata"]["name"] == "chat-fallback":
+            fake.apply = apply  # type: ignore[method-assign]
+            fake.objects["ConfigMap", "chat-fallback"]["metadata"]["resourceVersion"] = "x"
+        return apply(obj, *args, **more)
+
+    fake.apply = slower  # type: ignore[method-assign]
+    watched.signs["eagle3"] = (ZERO,)
+    watched.look(seconds=30)
+    assert "somebody else moved or proposed" in watched.world.heard
+    watched.look(seconds=60)
+    assert leads_to(watched.world.fake) == "chat-standby"
+
+
+def test_a_deployment_that_is_not_there_is_said(watched: Watched) -> None:
+    del watched.world.fake.objects["ConfigMap", "chat-specctl"]
+    watched.look(seconds=60)
+    assert "no deployment chat" in watched.world.heard
+    assert watched.page()["looks_total"] == 3
