@@ -340,15 +340,21 @@ async def test_a_replay_says_what_was_said_live(tmp_path: Path) -> None:
     for live.source.api.present in presents:  # type: ignore[attr-defined]
         was = await live.round()
     watched = poller(api)
-    ticks = iter(presents)
+    ticks, over = iter(presents), []
 
     def tell(scrapes: int, failing: int) -> None:
-        api.present = next(ticks, T0 + 173)
+        if (present := next(ticks, None)) is None:
+            over.append(scrapes)
+        else:
+            api.present = present
+
+    def clock() -> float:
+        return 1.0 if over else 0.0
 
     watched.source._asked_interval = watched.source.interval_s = 0.01
     tell(0, 0)
     opened = Opened(watched, Thresholds(), True, 5.0, 60.0)
-    await record(opened, path, lasting_s=0.5, tell=tell)
+    await record(opened, path, lasting_s=0.5, tell=tell, clock=clock)
     assert Recording(path).header.interval_s == 30
     replayed = open_source(Asked(window="60s"), replay=path, default_window_s=60.0)
     assert replayed.poller.window.settings.stale_s == live.window.settings.stale_s == 76
