@@ -29,6 +29,12 @@ def import_(
             metavar="ARM", help="Which arm others are compared with.", show_default="none"
         ),
     ] = None,
+    stand_in: Annotated[
+        str | None,
+        typer.Option(
+            "--stand-in", metavar="WORDS", help="The model stands in for another: what it is."
+        ),
+    ] = None,
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="The bench's.", show_default="as --out")
     ] = None,
@@ -42,7 +48,9 @@ def import_(
     from speccli.core.bench.form import write
     from speccli.core.bench.imports import import_files
 
-    result = import_files(files, dataset=dataset, baseline=baseline, name=name or out.stem)
+    result = import_files(
+        files, dataset=dataset, baseline=baseline, name=name or out.stem, stand_in=stand_in
+    )
     write(out, result)
     output.text(str(out))
     arms = ", ".join(arm.name for arm in result.arms)

@@ -43,6 +43,8 @@ def list_table(baselines: Sequence[Baseline]) -> RenderableType:
 def show_table(baseline: Baseline) -> RenderableType:
     """One, whole."""
     head = Text("SIMULATED  ", style="black on yellow") if baseline.simulated else Text()
+    if baseline.stand_in:
+        head.append(f"STAND-IN: {clean(baseline.stand_in)}  ", style="black on yellow")
     head.append(clean(baseline.name), style="bold")
     head.append(f"  {_origin(baseline)}", style="dim")
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))

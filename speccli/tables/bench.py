@@ -36,7 +36,8 @@ def compare_table(comparison: Comparison) -> RenderableType:
         parts.append(Text(clean(f"crossover {arm}, {dataset}: {found.words}")))
     if comparison.crossovers:
         parts.append(Text())
-    parts += [*_excluded(comparison), *_notes(_dashes(comparison)), *_notes(comparison.notes)]
+    parts += [*_excluded(comparison), *_notes(view.doubts(comparison))]
+    parts += [*_notes(_dashes(comparison)), *_notes(comparison.notes)]
     return Group(*parts)
 
 

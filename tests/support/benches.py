@@ -173,6 +173,7 @@ def _row(
         requests=n,
         output_tokens=out,
         input_tokens=129 * n,
+        contaminated=False,
         output_tokens_per_s=Number.known(batch * out / math.fsum(e2e), n=n),
         ttft_s=spread(ttft),
         tpot_s=spread(tpot),

@@ -29,7 +29,7 @@ def whole(**options: Any) -> Result:
     """Four arms, five batches, two datasets: what a real bench is like."""
     chosen: dict[str, Any] = {
         "datasets": ("sharegpt", "humaneval"),
-        "prompts": 60,
+        "prompts": 100,
         "noise": Noise(run=0.008),
     }
     return bench(CURVES, **(chosen | options))

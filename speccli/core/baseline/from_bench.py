@@ -46,6 +46,7 @@ def of_bench(result: Result, arm: str | None, name: str, told: Key) -> Baseline:
         created=result.created,
         source=f"bench {result.name}, arm {chosen.name}, {requests:,} requests",
         simulated=result.simulated,
+        stand_in=result.stand_in,
         tolerance=_TOLERANCE,
         prompt_tokens=_per_request(rows, "input_tokens", requests),
         output_tokens=_per_request(rows, "output_tokens", requests),

@@ -110,6 +110,8 @@ class Baseline:
     source: str = ""
     """Where it comes from, for people."""
     simulated: bool = False
+    stand_in: str | None = None
+    """Words, where the model only stands in for the one that is meant."""
     tolerance: float | None = None
     """Share of the length that may be lost, for a fixed set of prompts; None for live traffic."""
     look_s: float = 300.0
@@ -214,6 +216,7 @@ def _read(value: Mapping[str, Any]) -> Baseline:
         created=value.get("created"),
         source=str(value.get("source", "")),
         simulated=bool(value.get("simulated", False)),
+        stand_in=None if not value.get("stand_in") else str(value["stand_in"]),
         tolerance=_maybe(value.get("tolerance")),
         look_s=_number(acceptance.get("look_s", 300.0)),
         prompt_tokens=_maybe(traffic.get("prompt_tokens")),

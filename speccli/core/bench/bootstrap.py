@@ -25,7 +25,7 @@ SEED = 20240607
 ALPHA = 0.025
 """On each side of an interval that is told: 95 %."""
 LEAST_FOR_P99 = 100
-"""Requests under which a p99 is the maximum by another name."""
+"""Prompts under which a p99 is the maximum by another name."""
 
 
 class Resamples:

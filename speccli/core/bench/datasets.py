@@ -183,17 +183,22 @@ def _how_to_get(package: _Package) -> str:
 def _sharegpt(path: Path) -> Iterator[Prompt]:
     """First turns of people, one of each conversation, whichever parts it is kept in."""
     firsts: dict[str, tuple[str, str]] = {}
-    for item in _cut_off(path.read_text(encoding="utf-8", errors="replace")):
+    for item in objects(path.read_text(encoding="utf-8", errors="replace")):
         whole, turns = str(item["id"]), item.get("conversations") or []
         first = turns[0] if turns else {}
         text = str(first.get("value") or "").strip()
         if first.get("from") not in _USERS or len(text) < _LEAST_CHARS:
             continue
-        conversation = _PART.sub("", whole)
-        if conversation not in firsts or whole < firsts[conversation][0]:
-            firsts[conversation] = whole, str(first["value"])
-    for conversation, (_, text) in firsts.items():
-        yield _asked(conversation, text)
+        named = conversation(whole)
+        if named not in firsts or whole < firsts[named][0]:
+            firsts[named] = whole, str(first["value"])
+    for named, (_, text) in firsts.items():
+        yield _asked(named, text)
+
+
+def conversation(id_: str) -> str:
+    """The conversation that a part of ShareGPT belongs to: long ones are kept in several."""
+    return _PART.sub("", id_)
 
 
 _USERS = {"human", "user"}
@@ -201,7 +206,7 @@ _PART = re.compile(r"_\d+$")
 _LEAST_CHARS = 4
 
 
-def _cut_off(text: str) -> Iterator[dict[str, Any]]:
+def objects(text: str) -> Iterator[dict[str, Any]]:
     """Objects of a JSON list, as far as it goes: the packaged file ends inside of one."""
     decoder, at = json.JSONDecoder(), text.index("[") + 1
     while True:
@@ -290,7 +295,7 @@ def _of_rows(path: Path) -> Iterator[Prompt]:
         text = path.read_text(encoding="utf-8")
         if not text.lstrip().startswith("["):
             raise UsageError(f"{path} is not a JSON list", hint="or one JSON object a line, .jsonl")
-        numbered: Iterable[tuple[int, Any]] = enumerate(_cut_off(text), 1)
+        numbered: Iterable[tuple[int, Any]] = enumerate(objects(text), 1)
     else:
         numbered = _numbered(path)
     for number, row in numbered:

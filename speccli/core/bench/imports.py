@@ -13,7 +13,8 @@ from typing import Any
 
 from speccli import __version__
 from speccli.core.bench.foreign import aiperf, guidellm, vllm_bench
-from speccli.core.bench.foreign.level import Level
+from speccli.core.bench.foreign.level import ID_LENGTH, Level
+from speccli.core.bench.merge import APART
 from speccli.core.bench.results import (
     SCHEMA,
     Arm,
@@ -29,6 +30,7 @@ from speccli.core.values import Number
 
 DATASET = "imported"
 _METHODS = ("none", "eagle3", "eagle", "p-eagle", "ngram", "draft_model", "mtp", "dflash")
+NO_PROMPTS = "the file holds no prompts: whether they are those of another file cannot be told"
 _HINT = "want a result of vllm bench serve (--save-result), AIPerf or GuideLLM"
 
 
@@ -80,6 +82,7 @@ def import_files(
     dataset: str | None = None,
     baseline: str | None = None,
     name: str | None = None,
+    stand_in: str | None = None,
     now: datetime | None = None,
 ) -> Result:
     """A bench of the files; each `FILE` or `ARM=FILE`. One arm's files at one load are repeats.
@@ -113,6 +116,7 @@ def import_files(
         datasets=tuple(_dataset(each, rows) for each in dict.fromkeys(r.dataset for r in rows)),
         arms=tuple(_arm(arm, arm == base, named) for arm in arms),
         rows=tuple(rows),
+        stand_in=stand_in,
     )
 
 
@@ -196,14 +200,24 @@ def _dataset(name: str, rows: Sequence[Row]) -> Dataset:
         if lengths
         else Number.unknown("single requests are not known")
     )
-    digest = hashlib.sha256(json.dumps(sorted(lengths.items())).encode()).hexdigest()
+    named = bool(lengths) and all(len(p.rpartition("/")[2]) == ID_LENGTH for p in lengths)
+    notes = [] if named else [NO_PROMPTS]
+    means = {
+        row.arm: row.input_tokens / row.requests
+        for row in ours
+        if row.input_tokens is not None and row.requests
+    }
+    if means and max(means.values()) > (1 + APART) * min(means.values()):
+        told = ", ".join(f"{arm} {mean:.0f}" for arm, mean in means.items())
+        notes.append(f"arms were asked prompts of other lengths (mean tokens: {told})")
     return Dataset(
         name,
         "as the other tool sent it",
-        digest,
+        # Where a tool keeps the text of its prompts they are named by it.
+        hashlib.sha256(json.dumps(sorted(lengths)).encode()).hexdigest() if named else None,
         len(lengths),
         mean,
-        note="told apart by prompt and length: the other tool's file holds no hash",
+        note="; ".join(notes) or None,
     )
 
 

@@ -268,6 +268,7 @@ def _with_times(row: Row, outcome: load.Outcome, good: Sequence[Answer]) -> Row:
         for answer in good
         for earlier, later in zip(answer.arrivals, answer.arrivals[1:], strict=False)
     ]
+    asked = [answer.prompt for answer in good]
     rate = Number.known(tokens / seconds, n=tokens) if seconds > 0 else Number.unknown("no window")
     return replace(
         row,
@@ -276,9 +277,9 @@ def _with_times(row: Row, outcome: load.Outcome, good: Sequence[Answer]) -> Row:
         output_tokens=sum(answer.output_tokens for answer in good),
         input_tokens=sum(answer.input_tokens for answer in good),
         output_tokens_per_s=rate,
-        ttft_s=spread([answer.ttft for answer in good]),
-        tpot_s=spread([answer.tpot for answer in good if answer.tpot is not None]),
-        e2e_s=spread([answer.e2e for answer in good]),
+        ttft_s=spread([answer.ttft for answer in good], prompts=asked),
+        tpot_s=spread([answer.tpot for answer in good if answer.tpot is not None], prompts=asked),
+        e2e_s=spread([answer.e2e for answer in good], prompts=asked),
         chunk_gap_s=spread(gaps, independent=False),
         client=_client(outcome, good),
         samples=_samples(good),

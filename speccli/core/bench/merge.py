@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from speccli.core.bench.form import read
 from speccli.core.bench.results import Arm, Dataset, Load, Provenance, Result, Row
 from speccli.core.errors import UsageError
 
+APART = 0.02
+"""Share by which mean prompts of the same set may differ: a chat template, a tokenizer."""
+OTHER = 0.5
+"""Share from which on they are other prompts: templates add tokens to short ones."""
 _APART = "blocks: several files, measured one after the other"
 
 
@@ -62,7 +67,10 @@ def _alike(one: Result, other: Result, where: str) -> None:
     """Raises where the files were asked for different things: no speed-up would be the draft's."""
     pairs = [
         (name, getattr(one.load, name), getattr(other.load, name))
-        for name in ("window", "endpoint", "output_tokens", "max_tokens")
+        for name in (
+            *("window", "endpoint", "output_tokens", "max_tokens"),
+            *("request_seeds", "structured"),
+        )
     ]
     pairs += [
         (name, getattr(one.provenance, name), getattr(other.provenance, name))
@@ -113,6 +121,10 @@ def _differ(one: Result, other: Result) -> list[str]:
             if arm.engine.get("kind")
         }
     )
+    for had in one.datasets:
+        for each in other.datasets:
+            if had.name == each.name and None in {had.sha256, each.sha256}:
+                found.append(f"prompts of {had.name} not known to be the same")
     if len(versions) > 1:
         found.append(f"engine {' and '.join(versions)}")
     if one.load.requests != other.load.requests:
@@ -126,22 +138,56 @@ def _load(one: Load, other: Load) -> Load:
         batches=tuple(sorted({*one.batches, *other.batches})),
         rates=tuple(sorted({*one.rates, *other.rates})),
         repeats=max(one.repeats, other.repeats),
-        requests=one.requests if one.requests == other.requests else None,
+        **_by_load("requests", one, other),
+        **_by_load("warmup", one, other),
         output_tokens=one.output_tokens if one.output_tokens == other.output_tokens else None,
         max_tokens=one.max_tokens if one.max_tokens == other.max_tokens else None,
     )
+
+
+def _by_load(what: str, one: Load, other: Load) -> dict[str, Any]:
+    """`requests` or `warmup` of every load of both; where they differ at a load, the least."""
+    told: dict[float, set[int | None]] = {}
+    for load in (one, other):
+        of = load.requests_of if what == "requests" else load.warmup_of
+        for batch in load.batches:
+            told.setdefault(batch, set()).add(of(batch, None))
+        for rate in load.rates:
+            told.setdefault(rate, set()).add(of(None, rate))
+    least = [
+        None if None in numbers else min(n for n in numbers if n is not None)
+        for _, numbers in sorted(told.items())
+    ]
+    known = [n for n in least if n is not None]
+    whole = bool(known) and len(known) == len(least)
+    usual = min(known) if whole else (None if what == "requests" else 0)
+    each = tuple(known) if whole and len(set(known)) > 1 else ()
+    return {what: usual, f"{what}_by_load": each}
 
 
 def _datasets(one: Sequence[Dataset], other: Sequence[Dataset], where: str) -> tuple[Dataset, ...]:
     known = {each.name: each for each in one}
     for each in other:
         had = known.setdefault(each.name, each)
-        if had.sha256 != each.sha256:
+        if None in {had.sha256, each.sha256}:
+            _as_long(had, each, where)
+        elif had.sha256 != each.sha256:
             raise UsageError(
                 f"{where}: dataset {each.name} is not the one of the files before it",
                 hint="arms are compared on the same prompts; see datasets[].sha256",
             )
     return tuple(known.values())
+
+
+def _as_long(one: Dataset, other: Dataset, where: str) -> None:
+    """Prompts that nobody knows are not the same ones where they are not nearly as long."""
+    was, now = one.prompt_tokens_mean.value, other.prompt_tokens_mean.value
+    if was and now and max(was, now) > (1 + OTHER) * min(was, now):
+        raise UsageError(
+            f"{where}: prompts of {one.name} have {now:.0f} tokens on average, in the files before "
+            f"it {was:.0f}",
+            hint="arms are compared on the same prompts; --dataset NAME tells sets apart",
+        )
 
 
 def _arms(one: Sequence[Arm], other: Sequence[Arm], where: str) -> tuple[Arm, ...]:

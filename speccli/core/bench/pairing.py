@@ -76,6 +76,11 @@ def ttft_of(row: Row) -> list[tuple[str, float]]:
     return list(zip(row.samples.prompt, row.samples.ttft_s, strict=True))
 
 
+def e2e_of(row: Row) -> list[tuple[str, float]]:
+    """Prompt and time to the last token of each request."""
+    return list(zip(row.samples.prompt, row.samples.e2e_s, strict=True))
+
+
 def _rate_of(row: Row) -> Requests:
     each = zip(row.samples.prompt, row.samples.output_tokens, row.samples.e2e_s, strict=True)
     return [(prompt, float(n), e2e) for prompt, n, e2e in each]
@@ -214,9 +219,9 @@ class Tails:
     def _one(self, pair: Pair, scatter: Scatter | None) -> Tail99:
         theirs, ours = (self._tail(pair.dataset, rows) for rows in (pair.base, pair.ours))
         if theirs is None or ours is None:
-            least = min(sum(len(self._of(row)) for row in rows) for rows in (pair.base, pair.ours))
+            least = min(len(self._prompts(rows)) for rows in (pair.base, pair.ours))
             reason = (
-                f"{least} requests: a p99 needs {LEAST_FOR_P99}"
+                f"{least} prompts: a p99 needs {LEAST_FOR_P99} that differ"
                 if least
                 else "single requests are not known"
             )
@@ -232,11 +237,15 @@ class Tails:
         low, high = widened(low, high, value, run, n)
         return Tail99(theirs.value, ours.value, Statistic(value, low, high, n))
 
+    def _prompts(self, rows: Sequence[Row]) -> set[str]:
+        """A prompt asked again in another repeat tells little more of the tail."""
+        return {prompt for row in rows for prompt, _ in self._of(row)}
+
     def _tail(self, dataset: str, rows: Sequence[Row]) -> Tail | None:
         key = tuple(id(row) for row in rows)
         if key not in self._seen:
             requests = [each for row in rows for each in self._of(row)]
-            enough = len(requests) >= LEAST_FOR_P99
+            enough = len(self._prompts(rows)) >= LEAST_FOR_P99
             self._seen[key] = (
                 self._resamples[dataset].high_quantile(
                     [prompt for prompt, _ in requests], [value for _, value in requests], 0.99

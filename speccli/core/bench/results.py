@@ -252,8 +252,8 @@ class Dataset:
     name: str
     source: str
     """Package and version, or a file's name."""
-    sha256: str
-    """Of the prompts as they were sent, in their order."""
+    sha256: str | None
+    """Of the prompts as they were sent, in their order; None where they are not known."""
     prompts: int
     prompt_tokens_mean: Number = field(default=Number.unknown("not measured"))
     bins: tuple[Mapping[str, Any], ...] = ()

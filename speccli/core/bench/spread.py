@@ -21,18 +21,32 @@ _EXACT = 2000
 """Observations up to which binomial sums are summed; beyond, the normal distribution does."""
 
 
-def spread(values: Sequence[float], *, independent: bool = True) -> Spread:
+def spread(
+    values: Sequence[float], *, independent: bool = True, prompts: Sequence[str] | None = None
+) -> Spread:
     """The spread of `values`, seconds.
 
     Args:
         values: One observation each.
         independent: Whether an interval can be formed of them; chunks of one answer are not.
+        prompts: Of each observation; None: all differ. The same prompt again tells little more of
+            a tail, so quantiles need as many that differ.
     """
     if not values:
         return Spread.unknown("no request was answered in full")
     ordered = sorted(values)
     p50, p95, p99 = (quantile(ordered, q, interval=independent) for q in (0.5, 0.95, 0.99))
+    if prompts is not None:
+        differ = len(set(prompts))
+        p95, p99 = (_if_enough(each, q, differ) for each, q in ((p95, 0.95), (p99, 0.99)))
     return Spread(p50, p95, p99, mean(ordered, interval=independent))
+
+
+def _if_enough(told: Statistic, q: float, differ: int) -> Statistic:
+    if told.value is None or differ >= _LEAST[q]:
+        return told
+    why = f"{differ} prompts: a p{100 * q:g} needs {_LEAST[q]} that differ"
+    return Statistic.unknown(why, n=told.n)
 
 
 def quantile(ordered: Sequence[float], q: float, *, interval: bool = True) -> Statistic:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -103,14 +104,21 @@ def _arm(recipe: Recipe, result: Result) -> Arm:
     if not recipe.speculates:
         raise UsageError(f"{recipe.name} has no draft: there is nothing to measure it against")
     wanted = recipe.draft.method, recipe.draft.k
-    for arm in result.arms:
-        if (arm.method, arm.k) == wanted:
-            return arm
+    found = [arm for arm in result.arms if (arm.method, arm.k) == wanted]
+    if found:  # the recipe's own draft, where several were measured
+        return next((arm for arm in found if _same_draft(recipe, arm)), found[0])
     told = ", ".join(f"{a.name} ({a.method}, K={a.k})" for a in result.arms)
     raise UsageError(
         f"{result.name} holds no arm of {wanted[0]} with K = {wanted[1]}",
         hint=f"it holds {told}",
     )
+
+
+def _same_draft(recipe: Recipe, arm: Arm) -> bool:
+    """By the name's last part: a path here may be a hub's name there."""
+    if arm.draft is None or not recipe.draft.model:
+        return False
+    return arm.draft.rstrip("/").split("/")[-1] == recipe.draft.model.rstrip("/").split("/")[-1]
 
 
 def _row(
@@ -176,10 +184,21 @@ def notes_of(recipe: Recipe, result: Result, arm: Arm) -> Iterator[str]:
     gpu = str((result.provenance.gpu or {}).get("name") or "")
     if not gpu:
         yield "the bench does not tell its GPU"
-    elif recipe.hardware.gpu.split("-")[0].lower() not in gpu.lower():
+    elif not is_gpu(gpu, recipe.hardware.gpu):
         yield f"measured on {gpu}; the recipe runs on {recipe.hardware.gpu}"
+    if recipe.draft.model and not _same_draft(recipe, arm):
+        draft = f"with the draft {arm.draft}" if arm.draft else "with a draft nobody named"
+        yield f"measured {draft}; the recipe has {recipe.draft.model}"
     if arm.gpu_count != recipe.hardware.count:
         yield f"measured on {arm.gpu_count} GPUs; the recipe has {recipe.hardware.count}"
     version = arm.engine.get("version")
     if version and recipe.engine.version and str(version) != recipe.engine.version:
         yield f"measured with {version}; the recipe runs {recipe.engine.version}"
+
+
+def is_gpu(told: str, wanted: str) -> bool:
+    """Whether NVML's name (`NVIDIA H100 80GB HBM3`) is the recipe's (`h100`), variant and all."""
+    words = set(re.findall(r"[a-z0-9]+", told.lower()))
+    family, *variant = wanted.lower().split("-")
+    other = words & {"nvl", "pcie", "40gb", "64gb"}
+    return family in words and other == set(variant)

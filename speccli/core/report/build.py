@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ from statistics import fmean
 from speccli.core.bench.compare import Comparison, compare, load_order
 from speccli.core.bench.economics import Economics, economics
 from speccli.core.bench.lossless import Lossless, lossless
-from speccli.core.bench.pairing import Load, tpot_of
+from speccli.core.bench.pairing import Load, e2e_of, tpot_of, ttft_of
 from speccli.core.bench.results import Result, Row, Spread, Statistic
 from speccli.core.bench.schedule import Schedule, schedule
 from speccli.core.bench.spread import spread
@@ -236,18 +236,21 @@ def _waiting(result: Result, rows: Sequence[Row]) -> Iterable[Waiting]:
         yield Waiting(
             arm,
             load,
-            _pooled([row.ttft_s for row in found], [t for r in found for t in r.samples.ttft_s]),
-            _pooled([row.tpot_s for row in found], [t for r in found for _, t in tpot_of(r)]),
-            _pooled([row.e2e_s for row in found], [t for r in found for t in r.samples.e2e_s]),
+            _pooled([row.ttft_s for row in found], found, ttft_of),
+            _pooled([row.tpot_s for row in found], found, tpot_of),
+            _pooled([row.e2e_s for row in found], found, e2e_of),
             sum(row.requests for row in found),
             fmean(rates) if rates else None,
         )
 
 
-def _pooled(told: Sequence[Spread], single: Sequence[float]) -> Spread:
+def _pooled(
+    told: Sequence[Spread], rows: Sequence[Row], of: Callable[[Row], list[tuple[str, float]]]
+) -> Spread:
     """Of all requests together; of the rows' own figures where single requests are not known."""
+    single = [(f"{row.dataset}/{prompt}", t) for row in rows for prompt, t in of(row)]
     if single:
-        return spread(single)
+        return spread([t for _, t in single], prompts=[prompt for prompt, _ in single])
 
     def middle(name: str) -> Statistic:
         values = [v for each in told if (v := getattr(each, name).value) is not None]

@@ -140,7 +140,8 @@ def _again(report: Report) -> Iterable[str]:
         "temperature": came.temperature,
         "top-p": came.top_p,
         "seed": came.seed,
-        "warmup": load.warmup or None,
+        "warmup": None if load.warmup_by_load else load.warmup,
+        "structured": None if load.structured is None else load.structured.partition(",")[0],
         "api": load.endpoint,
         "window": load.window,
         "stand-in": result.stand_in,
@@ -197,7 +198,10 @@ def _limits(report: Report) -> Iterable[str]:
     if report.lossless is None or report.lossless.why_none is not None:
         why = report.lossless.why_none if report.lossless is not None else "no baseline"
         yield f"Whether answers stay the same was not compared: {why}."
-    yield "Structured output, LoRA, multimodal input and log-probabilities: not measured."
+    untried = ["LoRA", "multimodal input", "log-probabilities"]
+    if load.structured is None:
+        untried.insert(0, "structured output")
+    yield f"Not measured: {', '.join(untried)}."
     if report.comparison is not None and report.comparison.excluded:
         yield f"{len(report.comparison.excluded)} rows failed or were contaminated; see report.md."
 

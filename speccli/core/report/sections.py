@@ -73,6 +73,7 @@ class Section:
 
 def sections(report: Report) -> list[Section]:
     """All parts after the first page, those without anything to say left out."""
+    from speccli.core.report.sections_machine import machine
     from speccli.core.report.sections_more import acceptance, cost, lossless, notes, provenance
 
     made = [
@@ -82,6 +83,7 @@ def sections(report: Report) -> list[Section]:
         _latency(report),
         acceptance(report),
         cost(report),
+        machine(report),
         lossless(report),
         notes(report),
         provenance(report),
@@ -176,6 +178,7 @@ def _cells(comparison: Comparison) -> Iterable[Table]:
         notes=(
             "× over 1 is better than the baseline; p99 columns are the change in milliseconds, "
             "under 0 is better; [ ] is the 95 % interval of one comparison taken alone",
+            *view.doubts(comparison),
             *sorted({f"speed-up: {c.speedup.reason}" for c in cells if c.speedup.reason}),
             *reasons(told),
         ),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from speccli.core.bench.economics import Level
-from speccli.core.bench.results import Arm
+from speccli.core.bench.results import Arm, Load
 from speccli.core.report import charts
 from speccli.core.report.build import Accepted, Report
 from speccli.core.report.sections import Block, Pictures, Section, Table, joined, reasons, told
@@ -272,12 +272,20 @@ def provenance(report: Report) -> Section:
             "GPU",
             joined([str(gpu.get("name") or ""), _told("driver", gpu.get("driver"))])
             if gpu
-            else "not told by the file",
+            else f"not known: {came.gpu_reason or 'the file does not tell'}",
         ),
         ("order", came.order or "not told"),
         (
             "sampling",
-            joined([_told("temperature", came.temperature), _told("seed", came.seed)]),
+            joined(
+                [
+                    _told("temperature", came.temperature),
+                    _told("top-p", came.top_p),
+                    _told("seed", came.seed),
+                    "a seed in each request" if load.request_seeds else None,
+                    _told("held to the schema", load.structured),
+                ]
+            ),
         ),
         (
             "load",
@@ -285,7 +293,11 @@ def provenance(report: Report) -> Section:
                 [
                     f"{load.kind} loop",
                     f"{load.repeats} repeats",
-                    _told("requests a row", load.requests),
+                    _told("endpoint", load.endpoint),
+                    f"window {load.window}",
+                    _each("requests a row", load.requests, load.requests_by_load, load),
+                    _told("seconds a row", load.seconds),
+                    _each("of them before, to warm up", load.warmup, load.warmup_by_load, load),
                     _told("output tokens, fixed", load.output_tokens),
                     _told("max tokens", load.max_tokens),
                 ]
@@ -302,7 +314,11 @@ def provenance(report: Report) -> Section:
         ),
         Table(
             ("dataset", "source", "prompts", "sha256"),
-            tuple((d.name, d.source, f"{d.prompts:,}", d.sha256[:16]) for d in result.datasets),
+            tuple(
+                (d.name, d.source, f"{d.prompts:,}", (d.sha256 or "not known")[:16])
+                for d in result.datasets
+            ),
+            notes=tuple(f"{d.name}: {d.note}" for d in result.datasets if d.note),
             words=True,
         ),
     ]
@@ -326,6 +342,15 @@ def one_line(text: str) -> str:
 
 def _told(name: str, value: object) -> str | None:
     return None if value is None else f"{name} {value}"
+
+
+def _each(name: str, usual: int | None, by_load: Sequence[int], load: Load) -> str | None:
+    """`requests a row 20 (batch 8), 4 (batch 1)`."""
+    if not by_load:
+        return _told(name, usual)
+    kind = "batch" if load.batches else "rate"
+    at = zip(by_load, load.batches or load.rates, strict=False)
+    return f"{name} {', '.join(f'{n} ({kind} {here:g})' for n, here in at)}"
 
 
 def _arm(arm: Arm) -> tuple[str, ...]:

@@ -194,6 +194,15 @@ def load_words(load: Load) -> str:
     return f"{batch}" if batch is not None else f"{rate:g}/s"
 
 
+def doubts(comparison: Comparison) -> list[str]:
+    """Why verdicts are not what their intervals seem to say, a line each."""
+    return [
+        f"{cell.arm}, {cell.dataset}, {load_words(cell.load)}: {cell.verdict.word}, "
+        f"{cell.verdict.reason}"
+        for cell in comparison.doubted
+    ]
+
+
 def times(value: Statistic) -> str:
     """`1.54 [1.49, 1.60]`."""
     if value.value is None:

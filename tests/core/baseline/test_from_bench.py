@@ -8,6 +8,7 @@ import pytest
 from speccli.core.baseline import Key
 from speccli.core.baseline.from_bench import of_bench, speeds
 from speccli.core.baseline.imported import plain_speed, read_any
+from speccli.core.baseline.model import dumps, loads
 from speccli.core.bench.form import write
 from speccli.core.bench.results import Acceptance, Result
 from speccli.core.errors import UsageError
@@ -43,6 +44,13 @@ def test_an_arm_becomes_a_baseline_with_its_whole_key() -> None:
     assert made.simulated
     assert made.tolerance == 0.02
     assert (made.prompt_tokens, made.output_tokens) == (129, 128)
+
+
+def test_what_stands_in_for_another_stays_so() -> None:
+    made = of_bench(replace(result(), stand_in="135M in the shape of 8B"), None, "x", Key())
+    again = loads(dumps(made), "x.json")
+    assert again.stand_in == "135M in the shape of 8B"
+    assert loads(dumps(of_bench(result(), None, "x", Key())), "x.json").stand_in is None
 
 
 def test_one_dataset_is_taken_by_its_name() -> None:

@@ -11,6 +11,7 @@ from speccli.core.bench.compare import Cell, Comparison, compare
 from speccli.core.bench.results import Client, Result, Row
 from speccli.core.errors import UsageError
 from speccli.core.values import Number
+from speccli.core.views.bench import doubts
 from tests.support.benches import PLAIN, RATES, Noise, Planted, bench, without_samples
 
 QUIET = Noise(run=0.006, prompt=0.05)
@@ -80,7 +81,7 @@ def test_tpot_ttft_and_their_p99_are_told_apart() -> None:
 def test_a_p99_of_few_requests_is_unknown_and_says_so() -> None:
     cell = only(bench([PLAIN, eagle(1.5)], batches=(8,), prompts=20, noise=QUIET))
     assert cell.tpot_p99.delta.value is None
-    assert cell.tpot_p99.delta.reason == "60 requests: a p99 needs 100"
+    assert cell.tpot_p99.delta.reason == "20 prompts: a p99 needs 100 that differ"
 
 
 def test_an_open_loop_is_judged_by_tpot() -> None:
@@ -181,6 +182,35 @@ def test_notes_say_what_the_numbers_are_not() -> None:
     for word in ("SIMULATED", "STAND-IN", "did not finish", "not in turns", "the loop lagged"):
         assert word in notes
     assert "2 comparisons" in notes
+    assert "Holm" in notes
+    assert "fewer than three repeats" not in notes
+
+
+def test_two_repeats_are_said_to_be_few() -> None:
+    result = bench([PLAIN, eagle(1.5)], batches=(8, 32), repeats=2)
+    assert any("fewer than three repeats" in note for note in compare(result).notes)
+
+
+def test_traffic_that_nobody_could_tell_is_noted() -> None:
+    result = bench([PLAIN, eagle(1.5)], batches=(8,), repeats=3)
+    why = "counters show 3 of 400 tokens: several servers behind one address?"
+    untold = changed(
+        result, lambda row: row.arm == "none", contaminated=None, contaminated_reason=why
+    )
+    assert any(note.startswith("of 3 rows") and why in note for note in compare(untold).notes)
+    assert not any("others' traffic" in note for note in compare(result).notes)
+
+
+def test_an_interval_that_clears_the_target_and_does_not_pass_is_explained() -> None:
+    found = [
+        compare(bench([PLAIN, eagle(1.13, b)], batches=(1, 8, 32, 64, 128), seed=seed))
+        for seed, b in enumerate((1, 8, 32, 64, 128) * 4)
+    ]
+    doubted = [(each, cell) for each in found for cell in each.doubted]
+    assert doubted, "one of twenty benches near the target has such a cell"
+    for comparison, cell in doubted:
+        assert cell.verdict.word == "INCONCLUSIVE"
+        assert any("taken alone" in words for words in doubts(comparison))
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,26 @@ def test_prompts_of_other_lengths_are_not_taken_for_the_same(tmp_path: Path) -> 
     assert not ours & theirs
 
 
+def test_prompts_that_a_file_does_not_hold_have_no_hash(tmp_path: Path) -> None:
+    (placed,) = import_files([str(VLLM)]).datasets
+    assert placed.sha256 is None
+    assert "holds no prompts" in str(placed.note)
+    (named,) = import_files([str(AIPERF)]).datasets
+    assert named.sha256 is not None
+    assert import_files([str(AIPERF)]).datasets[0].sha256 == named.sha256
+    tokens = json.loads(VLLM.read_text())["total_input_tokens"]
+    longer = vllm(tmp_path, total_input_tokens=2 * tokens)
+    (mixed,) = import_files([f"none={VLLM}", f"eagle3={longer}"]).datasets
+    assert "prompts of other lengths" in str(mixed.note)
+
+
+def test_what_the_model_stands_in_for_is_kept() -> None:
+    assert import_files([str(VLLM)], stand_in="a small one").stand_in == "a small one"
+    (row,) = import_files([str(VLLM)]).rows
+    assert row.contaminated is None
+    assert row.contaminated_reason
+
+
 def test_the_arm_is_named_by_its_metadata_or_its_file(tmp_path: Path) -> None:
     nameless = vllm(tmp_path, "plain-8.json", method=None)
     assert import_files([str(VLLM)]).arms[0].name == "eagle3"

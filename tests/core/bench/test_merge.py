@@ -12,6 +12,7 @@ from speccli.core.bench.form import write
 from speccli.core.bench.merge import read_all
 from speccli.core.bench.results import Result, Samples
 from speccli.core.errors import UsageError
+from speccli.core.values import Number
 from tests.support.benches import PLAIN, Noise, Planted, bench
 
 QUIET = Noise(run=0.005, prompt=0.03)
@@ -150,6 +151,33 @@ def test_another_gpu_or_engine_is_noted(tmp_path: Path) -> None:
     assert "and NVIDIA L4" in notes
     assert "vllm 9.9" in notes
     assert "and 7" in notes
+
+
+def unhashed(result: Result, tokens: float) -> Result:
+    mean = Number.known(tokens)
+    datasets = tuple(replace(d, sha256=None, prompt_tokens_mean=mean) for d in result.datasets)
+    return replace(result, datasets=datasets)
+
+
+def test_prompts_without_a_hash_are_noted_and_refused_where_they_are_longer(
+    tmp_path: Path,
+) -> None:
+    first, other = unhashed(one(), 100.0), unhashed(one(seed=2), 110.0)
+    notes = " ".join(compare(read_all(files(tmp_path, first, other))).notes)
+    assert "prompts of sharegpt not known to be the same" in notes
+    with pytest.raises(UsageError, match="have 400 tokens on average"):
+        read_all(files(tmp_path, first, unhashed(other, 400.0)))
+
+
+def test_requests_and_warm_up_keep_to_their_loads(tmp_path: Path) -> None:
+    first = one()
+    many = replace(first.load, batches=(8, 64), requests=64, requests_by_load=(64, 512), warmup=8)
+    few = replace(first.load, batches=(1,), requests=20, warmup=2)
+    other = replace(one(seed=2), load=few)
+    merged = read_all(files(tmp_path, replace(first, load=many), other)).load
+    assert merged.batches == (1, 8, 64)
+    assert [merged.requests_of(batch, None) for batch in merged.batches] == [20, 64, 512]
+    assert [merged.warmup_of(batch, None) for batch in merged.batches] == [2, 8, 8]
 
 
 @pytest.mark.parametrize("part", ["requests", "duration_s"])

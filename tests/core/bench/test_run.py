@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from speccli.core.bench import asked
-from speccli.core.bench.form import read
+from speccli.core.bench.form import read, write
 from speccli.core.bench.progress import Progress
+from speccli.core.bench.provenance import relative
 from speccli.core.bench.run import run
 from speccli.core.errors import ExitCode, UnreachableError, UsageError
 from speccli.core.sim import Change
@@ -109,6 +110,8 @@ async def test_several_servers_behind_one_address_have_no_counters(tmp_path: Pat
     (row,) = result.rows
     assert row.requests == 6
     assert row.state == "ok"
+    assert row.contaminated is None
+    assert row.contaminated_reason == row.acceptance.rate.reason
     assert row.acceptance.rate.state == "unknown"
     assert "several" in (row.acceptance.rate.reason or "")
 
@@ -146,8 +149,6 @@ async def test_resuming_measures_what_is_missing_and_nothing_else(tmp_path: Path
         urls = dict(zip(("baseline", "eagle3"), server.urls, strict=True))
         whole = await bench(out, urls, batch="1,2")
         kept = tuple(row for row in whole.rows if row.key != ("eagle3", 2, None, "builtin", 0))
-        from speccli.core.bench.form import write
-
         write(out, replace(whole, rows=kept, complete=False, finished=None))
         said: list[str] = []
         made = plan(out, urls, batch="1,2", resume=True)
@@ -185,6 +186,7 @@ async def test_a_server_that_was_not_started_here_is_not_said_to_have_this_gpu(
     async with SimServer(fleet(replica("none"))) as server:
         result = await bench(tmp_path / "b.json", {"baseline": server.urls[0]}, batch="1")
     assert result.provenance.gpu is None
+    assert "not started here" in str(result.provenance.gpu_reason)
     assert "give --nvml where they are this machine's, or --dcgm URL" in str(
         result.rows[0].power_w.reason
     )
@@ -220,12 +222,56 @@ async def test_another_model_behind_an_arm_is_not_gone_on_with(tmp_path: Path) -
     async with SimServer(fleet(replica("none"), replica(), replica("ngram"))) as server:
         plain, eagle, ngram = server.urls
         result = await bench(out, {"baseline": plain, "draft": eagle}, batch="1")
-        from speccli.core.bench.form import write
-
         write(out, replace(result, rows=result.rows[:1], complete=False))
         made = plan(out, {"baseline": plain, "draft": ngram}, batch="1", resume=True)
         with pytest.raises(UsageError, match="arm draft: its method is ngram, and was eagle3"):
             await run(made.spec, Progress(), made.before)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"endpoint": "http://10.0.0.9:8000"}, "its address is http"),
+        ({"gpu_count": 4}, "its number of GPUs is 1, and was 4"),
+        ({"gpu_hour_usd": 2.5}, "its GPU hour is None USD, and was 2.5"),
+        ({"engine": {"kind": "sglang", "version": None}}, "its engine is vllm, and was sglang"),
+    ],
+)
+async def test_another_server_behind_an_arm_is_not_gone_on_with(
+    changed: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "b.json"
+    async with SimServer(fleet(replica())) as server:
+        urls = {"draft": server.urls[0]}
+        result = await bench(out, urls, batch="1")
+        write(out, replace(result, arms=(replace(result.arms[0], **changed),), rows=()))
+        made = plan(out, urls, batch="1", resume=True)
+        with pytest.raises(UsageError, match=said):
+            await run(made.spec, Progress(), made.before)
+
+
+async def test_going_on_keeps_every_command_and_the_machine(tmp_path: Path) -> None:
+    out = tmp_path / "b.json"
+    async with SimServer(fleet(replica("none"))) as server:
+        urls = {"baseline": server.urls[0]}
+        first = await bench(out, urls, batch="1", command="specctl bench run")
+        write(out, replace(first, rows=()))
+        again = await bench(out, urls, batch="1", resume=True, command="specctl bench run --resume")
+        assert again.provenance.commands == ("specctl bench run", "specctl bench run --resume")
+        elsewhere = replace(first.provenance, host={"cpu": "another", "cores": 96})
+        write(out, replace(first, rows=(), provenance=elsewhere))
+        with pytest.raises(UsageError, match="begun on another machine"):
+            await bench(out, urls, batch="1", resume=True)
+
+
+def test_paths_below_the_working_folder_are_told_from_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = f"specctl bench run --draft eagle3={tmp_path}/head --out /elsewhere{tmp_path}/b.json"
+    assert relative(command) == (
+        f"specctl bench run --draft eagle3=head --out /elsewhere{tmp_path}/b.json"
+    )
 
 
 async def test_an_interrupted_bench_is_a_whole_file(tmp_path: Path) -> None:

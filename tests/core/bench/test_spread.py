@@ -51,6 +51,15 @@ def test_a_tail_that_nobody_can_know_is_unknown() -> None:
     assert found.p99.n == 40
 
 
+def test_the_same_prompts_again_tell_nothing_more_of_a_tail() -> None:
+    prompts = [f"p{i % 40}" for i in range(120)]
+    found = spread([0.1] * 120, prompts=prompts)
+    assert found.p50.value == found.p95.value == 0.1
+    assert found.p99.value is None
+    assert found.p99.reason == "40 prompts: a p99 needs 100 that differ"
+    assert spread([0.1] * 120, prompts=[f"{i}" for i in range(120)]).p99.value == 0.1
+
+
 def test_no_requests_are_no_zero() -> None:
     assert spread([]).mean.state == "unknown"
 

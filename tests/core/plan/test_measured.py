@@ -8,6 +8,7 @@ import pytest
 from speccli.core.bench.results import Result
 from speccli.core.errors import UsageError
 from speccli.core.plan import Plan, plan
+from speccli.core.plan.measured import is_gpu
 from speccli.core.recipes.load import load
 from speccli.core.views import plan as view
 from tests.support.benches import PLAIN, Noise, Planted, bench, sweep
@@ -86,6 +87,43 @@ def test_what_is_not_just_this_recipe_is_said() -> None:
     for words in ("measured on other/model", "H100", "measured with 0.31.0"):
         assert words in notes
     assert made.measured.how == "measured on other/model"
+
+
+def test_the_recipes_own_draft_is_taken_and_another_is_said() -> None:
+    own = load(RECIPE).draft.model
+
+    def two(result: Result, draft: str) -> Result:
+        eagle = result.arm("eagle3")
+        arms = (result.arm("none"), replace(eagle, name="other"), replace(eagle, draft=draft))
+        rows = (*result.rows, *(replace(r, arm="other") for r in result.rows_of("eagle3")))
+        return replace(result, arms=arms, rows=rows)
+
+    ours = measured(lambda result: two(result, f"/models/{own}")).measured
+    assert ours is not None
+    assert ours.arm == "eagle3"
+    assert not any("draft" in note for note in ours.notes)
+    theirs = measured(lambda result: two(result, "another-head")).measured
+    assert theirs is not None
+    assert theirs.arm == "other"
+    assert any(f"the recipe has {own}" in note for note in theirs.notes)
+
+
+@pytest.mark.parametrize(
+    ("told", "wanted", "same"),
+    [
+        ("NVIDIA H200", "h200", True),
+        ("NVIDIA GH200 480GB", "h200", False),
+        ("NVIDIA H200 NVL", "h200", False),
+        ("NVIDIA H100 80GB HBM3", "h100", True),
+        ("NVIDIA H100 NVL", "h100", False),
+        ("NVIDIA H100 NVL", "h100-nvl", True),
+        ("NVIDIA H100 PCIe", "h100", False),
+        ("NVIDIA A100-SXM4-80GB", "a100", True),
+        ("NVIDIA A100-SXM4-40GB", "a100", False),
+    ],
+)
+def test_a_gpu_is_known_by_its_whole_name(told: str, wanted: str, same: bool) -> None:
+    assert is_gpu(told, wanted) is same
 
 
 def test_a_bench_of_another_method_is_refused() -> None:

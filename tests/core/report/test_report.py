@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from speccli.core.bench.results import Acceptance, Result
+from speccli.core.bench.results import Acceptance, Result, ServerFacts
 from speccli.core.errors import UsageError
 from speccli.core.report.build import Report
 from speccli.core.report.card import card
@@ -19,6 +19,7 @@ from speccli.core.report.markdown import markdown
 from speccli.core.report.page import page
 from speccli.core.report.sections import Table, sections
 from speccli.core.report.write import texts, write
+from speccli.core.values import Number
 from tests.support.benches import PLAIN, Planted, bench, sweep, without_samples
 from tests.support.golden import assert_golden
 from tests.support.reports import report, whole
@@ -27,6 +28,39 @@ from tests.support.reports import report, whole
 @pytest.fixture(scope="module")
 def made() -> Report:
     return report(whole())
+
+
+def test_energy_memory_and_load_are_told_where_they_are_known() -> None:
+    result = whole(prompts=20)
+    assert "GPU, energy, memory" not in markdown(report(result))
+    gib = 2**30
+    facts = ServerFacts(kv_cache_tokens=Number.known(45_056), weights_bytes=Number.known(15 * gib))
+    eagle = replace(result.arm("eagle3"), server=facts)
+    rows = tuple(
+        replace(row, energy_j_per_token=Number.known(0.125), power_w=Number.unknown("it hides it"))
+        for row in result.rows
+    )
+    load = replace(
+        result.load,
+        requests=20,
+        requests_by_load=(20, 40, 80, 160, 320),
+        warmup=2,
+        warmup_by_load=(2, 8, 32, 64, 128),
+        window="whole",
+        endpoint="completions",
+    )
+    came = replace(result.provenance, gpu=None, gpu_reason="nobody was asked", top_p=0.9)
+    arms = tuple(eagle if arm.name == "eagle3" else arm for arm in result.arms)
+    text = markdown(report(replace(result, rows=rows, arms=arms, load=load, provenance=came)))
+    assert "| 1 | eagle3 | — | — | — | 0.125 |" in text
+    assert "power, W: it hides it" in text
+    assert "| eagle3 | 45,056 | — | 15.00 | — | — |" in text
+    assert "requests a row 20 (batch 1), 40 (batch 8)" in text
+    assert "2 (batch 1), 8 (batch 8)" in text
+    assert "window whole" in text
+    assert "endpoint completions" in text
+    assert "top-p 0.9" in text
+    assert "not known: nobody was asked" in text
 
 
 def test_the_markdown_of_a_fixed_bench_is_the_golden_one(made: Report) -> None:

@@ -144,7 +144,8 @@ def _drift(terms: Terms) -> Alert:
         fallen = base.rate - terms.margin
         least = terms.thresholds.min_draft_tokens
         expr = ex.drift_of_baseline(BASELINE, terms.margin, least, terms.model)
-        against = f"baseline {base.name}'s {base.rate:.3f}"
+        stand_in = " (of a stand-in)" if base.stand_in else ""
+        against = f"baseline {base.name}'s {base.rate:.3f}{stand_in}"
         low, near = round(3000 * fallen * 0.9), round(3000 * (fallen + 0.25 * terms.margin))
         fires = Stream({"accepted": f"0+{low}x480"}, at="2h")
         value = f"{low / 3000:.2f}"

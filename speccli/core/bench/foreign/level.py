@@ -84,6 +84,9 @@ class Level:
             gpu_utilisation=Number.unknown("the tool does not tell it"),
             power_w=Number.unknown("the tool does not tell it"),
             sm_clock_mhz=Number.unknown("the tool does not tell it"),
+            energy_j=Number.unknown("the tool does not tell it"),
+            energy_j_per_token=Number.unknown("the tool does not tell it"),
+            contaminated_reason="the tool does not look for others' traffic",
             samples=self.samples,
         )
 
@@ -112,9 +115,13 @@ def _statistic(value_ms: Any, n: int) -> Statistic:
     return Statistic(value_ms / 1000, None, None, n)
 
 
+ID_LENGTH = 12
+"""Of ids made of a text; a tool that keeps none has prompts told by their place."""
+
+
 def prompt_id(text: str) -> str:
     """An id by which the same prompt is found again, whoever sent it."""
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return hashlib.sha256(text.encode()).hexdigest()[:ID_LENGTH]
 
 
 def text_sha(text: str) -> str:
