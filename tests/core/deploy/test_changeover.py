@@ -19,13 +19,18 @@ from speccli.core.deploy.look import deployed_here
 from speccli.core.deploy.place import Here, ask_at, place
 from speccli.core.deploy.wanted import Launch
 from speccli.core.errors import ExitCode, UnreachableError
+from speccli.core.findings import evaluate
+from speccli.core.findings.base import Thresholds
 from speccli.core.kube.proven import Proof, ServerProof, Verdict
+from speccli.core.sources.base import Scrape
+from speccli.core.stats.window import Settings, Window
 from speccli.core.views.deploy import local as as_json
 from speccli.core.views.deploy import local_words
 from tests.core.deploy.test_local import Deploy, deploy, engine_of, gone
 
 __all__ = ["deploy"]
 BESIDE = {"beside": True}
+START = b"process_start_time_seconds "
 FIRST = {"beside": False}
 
 
@@ -72,6 +77,41 @@ def test_no_request_fails_while_an_engine_is_replaced(deploy: Deploy, here: Here
     assert set(got) == {200}
     assert gone(former)
     assert (second.serves, back.serves) == (2, 3)
+
+
+@pytest.mark.slow
+def test_counters_that_begin_again_at_a_switch_are_no_finding(deploy: Deploy) -> None:
+    first = deploy()
+    pages: list[Scrape] = []
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.25):
+            status, body = ask_at(first.url, 10.0)("GET", "/metrics")
+            pages.append(Scrape(time.time(), first.url, status, body))
+
+    looking = threading.Thread(target=look)
+    with clients(first.url):
+        looking.start()
+        deploy("draft.K=3", **BESIDE)
+        seen = len(pages)
+        while len(pages) < seen + 12:
+            time.sleep(0.1)
+    over.set()
+    looking.join()
+    window = Window(Settings(window_s=None, span_s=None))
+    for page in pages:
+        window.push([page])
+        snapshot = window.snapshot()
+        rate = snapshot.fleet.acceptance_rate.value
+        assert rate is None or 0 <= rate <= 1
+        assert [f for f in evaluate(snapshot, Thresholds()) if f.severity != "info"] == []
+    (engine,) = snapshot.engines
+    assert engine.state == "ok"
+    assert (
+        len({line for page in pages for line in page.body.splitlines() if line.startswith(START)})
+        == 2
+    )
 
 
 @pytest.mark.slow
