@@ -219,8 +219,18 @@ def _write(
     Raises:
         SpecctlError: somebody has.
     """
+    kept = proof or told.current.proof
+    return amend(cluster, namespace, told, state=state, ended=now(), proof=kept)
+
+
+def amend(cluster: Cluster, namespace: str, told: Record, **changes: Any) -> Record:
+    """The record with its current revision changed, unless somebody else has deployed meanwhile.
+
+    Raises:
+        SpecctlError: somebody has.
+    """
     _see_ours(cluster, namespace, told)
-    told = told.with_current(state=state, ended=now(), proof=proof or told.current.proof)
+    told = told.with_current(**changes)
     cluster.apply(record.as_object(told, namespace), force=True)
     return told
 

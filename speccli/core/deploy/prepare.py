@@ -81,7 +81,7 @@ def prepare(cluster: Cluster, asked: Asked, reporter: Reporter, *, dry: bool = F
     namespace = asked.namespace or cluster.namespace
     servers = _api_servers(cluster)
     former = read_record(cluster, namespace, deployment_name(asked.recipe, asked.options))
-    asked = keeping_traffic(former, asked, reporter)
+    asked = keeping_restarts(former, keeping_traffic(former, asked, reporter))
     options = for_cluster(asked.options, namespace, _version(cluster), servers)
     found = units(asked.recipe, options)
     name = found[0].deployment
@@ -138,6 +138,15 @@ def keeping_traffic(former: Record | None, asked: Asked, reporter: Reporter) -> 
     reporter.say("the traffic stays with the pool standby; --traffic main moves it")
     kept = replace(asked.options, traffic="standby", raised=dict(there.get("raised") or {}))
     return replace(asked, options=kept)
+
+
+def keeping_restarts(former: Record | None, asked: Asked) -> Asked:
+    """The same with pods as they were started: to forget it would start them once more."""
+    there = dict(former.current.options.get("restarted") or {}) if former else {}
+    if not there:
+        return asked
+    kept = {**there, **asked.options.restarted}
+    return replace(asked, options=replace(asked.options, restarted=kept))
 
 
 def read_record(cluster: Cluster, namespace: str, name: str) -> Record | None:

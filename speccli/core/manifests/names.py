@@ -16,6 +16,8 @@ SERVICE = "specctl.dev/service"
 """Whose traffic a pod takes: the canary's pods take a share of the pool's that serves."""
 CONFIG_HASH = "specctl.dev/config-hash"
 METHOD = "specctl.dev/spec-method"
+RESTARTED = "specctl.dev/restarted-for"
+"""The revision for which pods were started anew: the weights in a volume had changed."""
 
 APP = "vllm"
 MANAGER = "specctl"

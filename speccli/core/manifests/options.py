@@ -78,6 +78,8 @@ class RenderOptions:
     """The pool that takes the requests; a canary takes its share beside it."""
     raised: Mapping[str, int] = field(default_factory=dict)
     """Servers that pools have at least, by pool, in place of their `min`: while traffic moves."""
+    restarted: Mapping[str, int] = field(default_factory=dict)
+    """For which revision the pods of a pool were started anew: what they load had changed."""
 
 
 def deployment_name(recipe: Recipe, options: RenderOptions) -> str:

@@ -30,7 +30,7 @@ CLAIM = "gpus"
 
 def template(unit: Unit, options: RenderOptions) -> Object:
     """The pod template, without the hash of its configuration."""
-    method = unit.recipe.draft.method
+    method, anew = unit.recipe.draft.method, options.restarted.get(unit.pool)
     return {
         "metadata": {
             "labels": {
@@ -38,7 +38,7 @@ def template(unit: Unit, options: RenderOptions) -> Object:
                 names.SERVICE: names.service_name(unit.deployment, unit.pool, options.traffic),
                 names.METHOD: method,
             },
-            "annotations": {},
+            "annotations": {names.RESTARTED: str(anew)} if anew is not None else {},
         },
         "spec": _spec(unit, options),
     }

@@ -546,3 +546,12 @@ def test_a_rollout_may_be_about_one_pool_alone(fake: FakeCluster, heard: Heard) 
     outcome = deploy(fake, heard, replace(with_standby(), awaited=("standby",)))
     assert outcome.proof is not None
     assert {server.pool for server in outcome.proof.servers} == {"standby"}
+
+
+def test_pods_that_were_started_anew_are_not_started_once_more(
+    fake: FakeCluster, heard: Heard
+) -> None:
+    deploy(fake, heard, asked(options={"restarted": {"main": 3}}))
+    template = fake.objects["Deployment", "chat"]["spec"]["template"]
+    deploy(fake, heard, asked("scaling.max=7"))
+    assert fake.objects["Deployment", "chat"]["spec"]["template"] == template

@@ -296,6 +296,15 @@ def test_a_standby_drafts_as_its_rung_says(
         assert (told["method"], told["num_speculative_tokens"]) == (method, k)
 
 
+def test_pods_that_are_started_anew_are_those_of_one_pool() -> None:
+    before = made("default", pools=("standby",))
+    after = made("default", pools=("standby",), restarted={"main": 7})
+    changed = [a["metadata"]["name"] for a, b in zip(before, after, strict=True) if a != b]
+    assert changed == [NAME]
+    notes = of("Deployment", after, NAME)["spec"]["template"]["metadata"]["annotations"]
+    assert notes["specctl.dev/restarted-for"] == "7"
+
+
 def test_a_standby_that_serves_scales_as_far_as_the_main_pool() -> None:
     def bounds(**more: Any) -> tuple[int, int]:
         rendering = made("default", "scaling.max=6", pools=("standby",), **more)
