@@ -1,0 +1,54 @@
+"""What a watch says of itself to Prometheus."""
+
+from __future__ import annotations
+
+from speccli.core.fallback.gauges import Gauges
+from speccli.core.fallback.terms import Moved, State
+from speccli.core.metrics.parse import parse_sample
+from tests.core.fallback.situations import NOON, standing
+
+
+class Clock:
+    now = 0.0
+
+
+def gauges(clock: Clock, name: str = "chat") -> Gauges:
+    return Gauges(name, 15.0, clock=lambda: NOON + clock.now, steady=lambda: clock.now)
+
+
+def test_before_the_first_look_it_claims_nothing_of_the_deployment() -> None:
+    page = gauges(Clock()).page()
+    assert "last_look" not in page
+    assert "rung" not in page
+    assert 'specctl_fallback_leader{deployment="chat"} 0' in page
+
+
+def test_it_is_healthy_while_it_looks_whatever_it_sees() -> None:
+    clock = Clock()
+    told = gauges(clock)
+    clock.now = 61
+    assert not told.healthy
+    told.looked(leads=False, blind=True)
+    assert told.healthy
+    assert f'last_look_timestamp_seconds{{deployment="chat"}} {NOON + 61:.10g}' in told.page()
+
+
+def test_moves_are_counted_by_what_they_came_to() -> None:
+    told = gauges(Clock())
+    for outcome in ("failed", "done", "done"):
+        told.moved(Moved(NOON, "down", "eagle3", "ngram", outcome))
+    page = told.page()
+    labels = 'deployment="chat",kind="down",from="eagle3",to="ngram"'
+    assert f'specctl_fallback_moves_total{{{labels},outcome="done"}} 2' in page
+    assert f'specctl_fallback_moves_total{{{labels},outcome="failed"}} 1' in page
+
+
+def test_the_page_is_one_that_prometheus_reads_whatever_the_name() -> None:
+    told = gauges(Clock(), 'a"b\\c\nd')
+    told.looked(leads=True, blind=False)
+    told.stands(State(refusals=1), standing(2), "waiting")
+    samples = [parse_sample(x.encode()) for x in told.page().splitlines() if x[0] != "#"]
+    assert {series.labels["deployment"] for series, _ in samples} == {'a"b\\c\nd'}
+    assert len(samples) > 10
+    rungs = {line for line in told.page().splitlines() if line.startswith("specctl_fallback_rung{")}
+    assert sum(line.endswith(" 1") for line in rungs) == 1
