@@ -74,6 +74,8 @@ class Change:
             self.here.want(self.port, former)
             self._gone(self.launch)
             return True
+        if not self.here.alive and not (self.here.folder / ENDED).exists():
+            return False  # it was ended from outside: killed, or deleted
         say(f"starting revision {former.revision} again, which served before")
         port = self.port
         stop(self.here)

@@ -246,6 +246,8 @@ def _await(
     end, why = ready(here, change.launch, limit, say, sleep)
     if end == "late":
         return replace(outcome, end=end, why=why)
+    if here.record() is None:
+        return replace(outcome, end="failed", why="it was deleted meanwhile", former=None)
     proof = None
     if end == "done":
         say("it is ready; asking whether it speculates")

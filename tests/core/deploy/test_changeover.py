@@ -16,7 +16,7 @@ from speccli.core.deploy import local
 from speccli.core.deploy.beside import room_beside
 from speccli.core.deploy.changeover import Change
 from speccli.core.deploy.look import deployed_here
-from speccli.core.deploy.place import Here, ask_at, place
+from speccli.core.deploy.place import Here, ask_at, delete, place
 from speccli.core.deploy.wanted import Launch
 from speccli.core.errors import ExitCode, UnreachableError
 from speccli.core.findings import evaluate
@@ -77,6 +77,22 @@ def test_no_request_fails_while_an_engine_is_replaced(deploy: Deploy, here: Here
     assert set(got) == {200}
     assert gone(former)
     assert (second.serves, back.serves) == (2, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("side", [BESIDE, FIRST], ids=["beside", "stopped-first"])
+def test_what_is_deleted_during_a_change_is_not_started_again(
+    side: dict[str, bool], deploy: Deploy, here: Here
+) -> None:
+    deploy()
+    deploy("draft.K=3", wait=False, **side)
+    threading.Timer(0.3, delete, (here, lambda _: None)).start()
+    outcome = deploy("draft.K=3", "engine.env.SLOW=1", **side)
+    assert outcome.exit_code is ExitCode.CRITICAL
+    assert "deleted" in outcome.why
+    assert outcome.serves is None
+    assert not here.alive
+    assert not here.record()
 
 
 @pytest.mark.slow
@@ -172,6 +188,22 @@ def test_a_change_that_was_cut_short_is_completed_by_the_same_again(
     assert (done.exit_code, done.serves) == (ExitCode.OK, 2)
     assert engine_of(here) == candidate, "it was started twice"
     assert set(got) == {200}
+
+
+@pytest.mark.slow
+def test_a_command_that_was_killed_right_after_the_switch_is_completed(
+    deploy: Deploy, here: Here
+) -> None:
+    deploy()
+    former = engine_of(here)
+    deploy("draft.K=3", wait=False, **BESIDE)
+    wanted = here.wanted
+    assert wanted is not None
+    first, second = wanted.engines
+    here.want(wanted.port, second, first)  # and no more
+    done = deploy("draft.K=3")
+    assert (done.exit_code, done.serves) == (ExitCode.OK, 2)
+    assert gone(former)
 
 
 @pytest.mark.slow

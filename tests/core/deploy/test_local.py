@@ -24,7 +24,7 @@ from speccli.core.errors import ExitCode, SpecctlError, UsageError
 from speccli.core.recipes.load import load
 
 ENGINE = """
-import json, os, sys
+import json, os, sys, time
 model, _, host, _, port, *rest = sys.argv[1:]
 print("non-default args: {}", flush=True)
 flag = "--speculative-config"
@@ -32,6 +32,8 @@ asked = json.loads(rest[rest.index(flag) + 1]) if flag in rest else {}
 if os.environ.get("BREAK"):
     print("ValueError: draft and target vocabularies differ", flush=True)
     sys.exit(3)
+if os.environ.get("SLOW"):
+    time.sleep(60)
 method = "none" if os.environ.get("SILENT") else asked.get("method", "none")
 words = ["sim", "--engines", "1", "--host", host, "--port", port, "--rate", "0", "--method", method]
 if os.environ.get("USELESS"):
