@@ -24,8 +24,8 @@ _GIVE_UP = 3
 """Requests lost one after the other, with none answered between, after which a row is given up."""
 _PAUSE_S = 0.2
 """After a request that failed."""
-_TICK_S = 0.1
-"""How often the event loop is asked how late it is."""
+_TICK_S = 0.25
+"""How often the event loop is asked how late it is: seldom, for that wakes the client too."""
 
 
 class Asks(Protocol):
@@ -104,11 +104,11 @@ async def run(
     run_ = _Run(send, asks, shape, progress)
     gc.collect()
     gc.freeze()  # what the bench holds already need not be looked through while it measures
-    ticker = asyncio.create_task(run_.tick())
+    run_.tick(perf_counter())
     try:
         await (run_.closed_loop() if shape.rate is None else run_.open_loop())
     finally:
-        ticker.cancel()
+        run_.stop_ticking()
         gc.unfreeze()
     return run_.finished()
 
@@ -127,6 +127,7 @@ class _Run:
         """Nothing more is to be sent."""
         self._cpu = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._ticker: asyncio.TimerHandle | None = None
         self._cpu_in_time: float | None = None
         """CPU time until the seconds of the row were over."""
 
@@ -254,14 +255,18 @@ class _Run:
 
     # ---- what the client costs ----
 
-    async def tick(self) -> None:
+    def tick(self, due: float) -> None:
         """How late a timer fires is what this client may add to a latency."""
-        while True:
-            due = perf_counter() + _TICK_S
-            await asyncio.sleep(_TICK_S)
-            within = self._out.opened and not self._out.closed and self._cpu_in_time is None
-            if within:
-                self._out.lags.append(max(0.0, perf_counter() - due))
+        now = perf_counter()
+        if self._out.opened and not self._out.closed and self._cpu_in_time is None:
+            self._out.lags.append(max(0.0, now - due))
+        loop = asyncio.get_running_loop()
+        self._ticker = loop.call_later(_TICK_S, self.tick, now + _TICK_S)
+
+    def stop_ticking(self) -> None:
+        """The row is over."""
+        if self._ticker is not None:
+            self._ticker.cancel()
 
     def finished(self) -> Outcome:
         """The outcome, its window closed."""
