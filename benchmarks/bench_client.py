@@ -5,7 +5,9 @@
 Without `--url` a simulated server is started. Answers have a fixed length, the window is `whole`
 (as `vllm bench serve` counts), and CPU is of the client alone, from the first measured request to
 the last answer. Rounds alternate, and who is first alternates too; printed are medians and, from
-the same rounds, the median of the ratios.
+the same rounds, the median of the ratios. TTFT is told a second time without the first wave, which
+meets an idle server all at once: the sooner a client has sent all of it, the longer the last of it
+waits, by its own clock. How long that sending took is told too.
 """
 
 from __future__ import annotations
@@ -19,13 +21,17 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 
 ROOT = Path(__file__).parents[1]
 VLLM = ROOT / ".vllm" / "bin" / "python"
 SURE = ("--acceptance", "1,1,1")
 """Every draft is accepted: chance has no part in how fast the simulated server is."""
-FIGURES = ("tok/s", "TTFT ms", "TPOT ms", "CPU ms / 1k tokens")
+WAVE = "first wave sent within, ms"
+FIGURES = (
+    *("tok/s", "TTFT ms", "TTFT ms, later waves", "TPOT ms", "e2e ms"),
+    *("CPU ms / 1k tokens", WAVE),
+)
 Run = dict[str, float]
 
 
@@ -58,13 +64,14 @@ def main() -> None:
             ]
             for name in FIGURES:
                 ours, theirs = (median(run[i][name] for run in rounds) for i in (0, 1))
-                ratios = [run[0][name] / run[1][name] for run in rounds]
-                spread = f"{min(ratios):.3f}-{max(ratios):.3f}"
+                ratios = [run[0][name] / run[1][name] for run in rounds if run[1][name]]
+                told = ""
+                if name != WAVE:
+                    told = f"{median(ratios):.3f} ({min(ratios):.3f}-{max(ratios):.3f})"
                 print(
-                    f"| {concurrency} | {name} | {ours:.2f} | {theirs:.2f} "
-                    f"| {median(ratios):.3f} ({spread}) |",
-                    flush=True,
+                    f"| {concurrency} | {name} | {ours:.2f} | {theirs:.2f} | {told} |", flush=True
                 )
+    print(f"load average {os.getloadavg()[0]:.1f} at the end, {os.cpu_count()} cores")
 
 
 @contextlib.contextmanager
@@ -133,16 +140,30 @@ def _specctl(
     out.unlink(missing_ok=True)
     words = f"bench run --arm a={url} --batch {concurrency} --requests {requests} --window whole"
     words += f" --warmup {concurrency} --output-tokens {tokens} --dataset {prompts} --out {out}"
+    words += " --repeats 1"
     subprocess.run(
         [sys.executable, "-m", "speccli", *words.split()], check=True, capture_output=True, cwd=ROOT
     )
     (row,) = json.loads(out.read_text())["rows"]
     assert row["state"] == "ok", row["reason"]
+    samples = row["samples"]
     return {
         "tok/s": row["output_tokens_per_s"]["value"],
-        "TTFT ms": 1000 * row["ttft_s"]["mean"]["value"],
+        **_waves(samples["start_s"], samples["ttft_s"], concurrency),
         "TPOT ms": 1000 * row["tpot_s"]["mean"]["value"],
+        "e2e ms": 1000 * row["e2e_s"]["mean"]["value"],
         "CPU ms / 1k tokens": 1e6 * row["client"]["cpu_s"] / row["output_tokens"],
+    }
+
+
+def _waves(starts: list[float], ttfts: list[float], concurrency: int) -> Run:
+    """TTFT of all requests and of those behind the first wave, and how that wave was sent."""
+    ordered = sorted(zip(starts, ttfts, strict=True))
+    first, later = ordered[:concurrency], ordered[concurrency:]
+    return {
+        "TTFT ms": 1000 * fmean(ttft for _, ttft in ordered),
+        "TTFT ms, later waves": 1000 * fmean(ttft for _, ttft in later or ordered),
+        WAVE: 1000 * (first[-1][0] - first[0][0]),
     }
 
 
@@ -163,7 +184,8 @@ def _vllm(
     words += f" --model {model} --tokenizer {given.tokenizer} --num-prompts {requests}"
     words += f" --max-concurrency {concurrency} --num-warmups {concurrency} --temperature 0"
     words += f" --custom-output-len {given.output_tokens} --ignore-eos --disable-tqdm"
-    words += f" --save-result --result-dir {scratch} --result-filename theirs.json"
+    words += " --save-result --save-detailed --percentile-metrics ttft,tpot,itl,e2el"
+    words += f" --result-dir {scratch} --result-filename theirs.json"
     path = os.pathsep.join(filter(None, (given.pandas, os.environ.get("PYTHONPATH"))))
     subprocess.run(
         [VLLM, ROOT / "benchmarks" / "vllm_bench_cpu.py", scratch / "cpu.json", *words.split()],
@@ -176,8 +198,9 @@ def _vllm(
     assert result["completed"] == requests, result
     return {
         "tok/s": result["output_throughput"],
-        "TTFT ms": result["mean_ttft_ms"],
+        **_waves(result["start_times"], result["ttfts"], concurrency),
         "TPOT ms": result["mean_tpot_ms"],
+        "e2e ms": result["mean_e2el_ms"],
         "CPU ms / 1k tokens": 1e6 * cpu / result["total_output_tokens"],
     }
 
