@@ -191,14 +191,16 @@ def _nowhere(state: State, now_is: Situation, sign: Sign) -> Stay:
 
 def _back(state: State, now_is: Situation, terms: Terms, at: float) -> Decision:
     step, top = now_is.ladder[now_is.at], now_is.ladder[0]
-    if state.refusals >= MOST_REFUSALS:
+    refusals = max(state.refusals, now_is.refused)
+    if refusals >= MOST_REFUSALS:
         return Stay(
             "stays_down",
-            f"{step.name} serves: {top.name} was refused {state.refusals} times, and stays down "
+            f"{step.name} serves: {top.name} was refused {refusals} times, and stays down "
             "until its draft or the recipe changes, or a person restores it",
         )
-    began = max(t for t in (state.since, state.refused_at, 0.0) if t is not None)
-    left = terms.restore_after_s * 2**state.refusals - (at - began)
+    ends = (state.since, state.refused_at, now_is.refused_at, 0.0)
+    began = max(each for each in ends if each is not None)
+    left = terms.restore_after_s * 2**refusals - (at - began)
     last = state.moves[-1] if state.moves else None
     cooling = terms.cool_down_s - (at - last.at) if last else 0.0
     left = max(left, cooling)

@@ -105,6 +105,10 @@ class Situation:
     traffic: bool = True
     standby: int | None = None
     """Rung of the pool that is warm; None: there is none, or it is not ready."""
+    refused: int = 0
+    """How often canaries of this configuration were refused, by whomever they were tried."""
+    refused_at: float | None = None
+    """When the last one was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +163,7 @@ class State:
     moves: tuple[Moved, ...] = ()
     """Newest last; those of a day, and the last one."""
     refusals: int = 0
-    """Of this configuration: canaries that were refused, and returns that did not last."""
+    """Of this configuration: canaries that the watch had refused, returns that did not last."""
     refused_at: float | None = None
     failed: tuple[str, ...] = ()
     """Rungs that could not be reached since the configuration last changed or came back."""

@@ -249,6 +249,17 @@ def test_after_two_refusals_it_stays_down_until_the_configuration_changes() -> N
     assert not isinstance(decision, Stay)
 
 
+def test_canaries_that_a_person_had_refused_count_too() -> None:
+    once = standing(2, refused=1, refused_at=NOON + HOUR)
+    decision, _ = decide(came("ngram"), once, AUTO, NOON + 3 * HOUR - 1)
+    assert isinstance(decision, Stay)
+    decision, _ = decide(came("ngram"), once, AUTO, NOON + 3 * HOUR)
+    assert isinstance(decision, Go)
+    decision, _ = decide(came("ngram"), replace(once, refused=2), AUTO, NOON + 99 * HOUR)
+    assert isinstance(decision, Stay)
+    assert decision.why == "stays_down"
+
+
 def test_an_inconclusive_canary_is_no_refusal() -> None:
     state = after(came("ngram"), Moved(NOON + HOUR, "restore", "ngram", "eagle3", "inconclusive"))
     assert state.refusals == 0
