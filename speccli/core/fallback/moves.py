@@ -222,8 +222,10 @@ def _at_rest(present: Present, places: Sequence[Place]) -> str:
 def _choose(found: Ladder, places: Sequence[Place], way: Way) -> Place | None:
     """As the watch would."""
     here = found.serving
+    top = found.top.draft
+    own = top.method != "none" and (here.method, here.model) == (top.method, top.model)
     ladder = (
-        terms.Step("here", here.method, here.k, here.schedule is not None),
+        terms.Step("here", here.method, here.k, here.schedule is not None, own=own),
         *(
             terms.Step(
                 place.step.name,
@@ -231,6 +233,7 @@ def _choose(found: Ladder, places: Sequence[Place], way: Way) -> Place | None:
                 place.step.recipe.draft.k,
                 place.step.recipe.draft.schedule is not None,
                 place.against,
+                place.step.own,
             )
             for place in places
         ),
