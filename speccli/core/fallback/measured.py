@@ -101,21 +101,22 @@ class Bench:
         """Whether there is anything to tell rungs apart by."""
         return self._result is not None and self._batch.value is not None
 
-    def schedule(self, method: str) -> Ranges | None:
-        """K by batch that a sweep of K justifies; None where there is none."""
+    def schedule(self, draft: Draft) -> Ranges | None:
+        """K by batch that a sweep of K justifies, under this draft's K; None where there is none."""
         if self._result is None:
             return None
         serving = self._recipe.serving
         try:
             found = swept(
                 self._result,
-                method=method,
+                method=draft.method,
                 max_num_seqs=serving.max_num_seqs,
                 data_parallel=serving.data_parallel,
             )
         except UsageError:
             return None
-        return found.rows if found.needed and found.k else None
+        rows = tuple((first, last, min(k, draft.k)) for first, last, k in found.rows)
+        return rows if len({k for _, _, k in rows}) > 1 else None
 
     def expected(self, draft: Draft) -> Expected:
         """What one server with this draft does."""

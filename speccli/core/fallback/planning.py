@@ -149,7 +149,7 @@ def _planned(
 ) -> Planned:
     recipe = _priced(found.recipe, asked.settings.gpu_hour_usd)
     bench = Bench(result, recipe, present.batch)
-    if (k_by_batch := bench.schedule(found.top.draft.method)) is not None:
+    if (k_by_batch := bench.schedule(found.top.draft)) is not None:
         found = ladder(found.record, k_by_batch)
     return plan_move(found, present, bench, supply(found), asked.rung)
 

@@ -152,12 +152,15 @@ def test_an_unmeasured_rung_gives_way_to_one_that_beats_what_serves() -> None:
 def test_k_by_batch_comes_from_a_sweep() -> None:
     curves = {3: {1: 1.9, 32: 1.5, 128: 0.8}, 1: {1: 1.5, 32: 1.3, 128: 0.95}}
     found = sweep(curves, batches=(1, 32, 128), prompts=30, noise=QUIET)
-    ranges = at(8, found).schedule("eagle3")
+    ranges = at(8, found).schedule(EAGLE)
     assert ranges is not None
     assert [k for _, _, k in ranges] == [3, 0]
-    assert at(8).schedule("p-eagle") is None
+    assert at(8).schedule(Draft("p-eagle", k=3)) is None
+    less = at(8, found).schedule(replace(EAGLE, k=2))
+    assert less is not None
+    assert [k for _, _, k in less] == [2, 0], "a rung drafts no more than what it is a rung of"
     split = replace(RECIPE, serving=replace(RECIPE.serving, data_parallel=2))
-    assert at(8, found, split).schedule("eagle3") is None, "vLLM ignores it there"
+    assert at(8, found, split).schedule(EAGLE) is None, "vLLM ignores it there"
 
 
 def test_k_by_batch_is_told_by_the_k_that_it_takes_there() -> None:
