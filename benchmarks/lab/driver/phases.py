@@ -164,11 +164,11 @@ def _shim(places: Places, name: str, path: list[Path]) -> Path:
 
 def _trainer(places: Places) -> Path:
     kit = places.work / "kit"
-    return _shim(places, "train-python", [kit / "site", kit / "trainer"])
+    return _shim(places, "train-python", [kit / "engine", kit / "trainer"])
 
 
 def _engine_shim(places: Places) -> Path:
-    return _shim(places, "engine-python", [places.work / "kit" / "site"])
+    return _shim(places, "engine-python", [places.work / "kit" / "engine"])
 
 
 def _bring_head(places: Places, out: Path, method: str) -> None:

@@ -72,7 +72,7 @@ class Places:
 
     def engine_env(self, **more: str) -> dict[str, str]:
         """For an engine's process: its own packages, and the loader of stand-ins."""
-        site = self.work / "kit" / "site"
+        site = self.work / "kit" / "engine"
         path = [str(site)] if site.exists() else []
         given = os.environ.get("LAB_ENGINE_PATH")
         path += [str(LAB), *([given] if given else [])]
@@ -81,7 +81,7 @@ class Places:
 
     def own_env(self, **more: str) -> dict[str, str]:
         """For specctl's process."""
-        extra = self.work / "kit" / "py"
+        extra = self.work / "kit" / "specctl"
         path = [str(CHECKOUT), *([str(extra)] if extra.exists() else [])]
         state = str(self.work / "state")
         return {

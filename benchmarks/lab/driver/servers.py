@@ -125,11 +125,12 @@ def start(places: Places, group: Group) -> None:
         lines[arm.name] = command(places, group, arm, PORT + n)
         _spawn(places, group, arm, lines[arm.name], run)
         if places.rehearse:  # two cores: one after the other
-            _wait(places, group, arm, PORT + n, run, begin)
+            _wait(places, group, arm, PORT + n, run, time.monotonic())
     if lines:
         places_.write(places, f"servers-{group.name}.json", {"commands": lines, **_room(run)})
     for n, arm in enumerate(group.arms):
-        _wait(places, group, arm, PORT + n, run, begin)
+        if not places.rehearse:
+            _wait(places, group, arm, PORT + n, run, begin)
         _remember(places, group, arm, run)
     told = {"commands": lines, "ready_s": round(time.monotonic() - begin, 1), **_room(run)}
     places_.write(places, f"servers-{group.name}.json", told)

@@ -3,9 +3,10 @@
 step = (memory^p + arithmetic^p)^(1/p) + fixed + per request, plus the draft's passes, plus, over
 several GPUs, the all-reduces. Fitted to 19 levels of an 8B and a 32B model on one H200 (vLLM
 0.25.1, EAGLE-3 K = 3 and 5, closed loop): off by 5 % on average and 18 % at worst there, and the
-speed-up by 0.2 at worst. Elsewhere it is worse: n-gram, P-EAGLE, tensor parallel, FP8 and INT4
-kernels and other GPUs were not measured, and a mixture of experts is off by half. It orders
-choices; a bench decides.
+speed-up by 0.2 at worst; by 14 % at worst on a second bench of the 8B that it was not fitted to.
+n-gram has two numbers of its own, taken from that bench's first batch, and is off by 10 % at worst
+on its others. Elsewhere it is worse: P-EAGLE, tensor parallel, FP8 and INT4 kernels and other GPUs
+were not measured, and a mixture of experts is off by half. It orders choices; a bench decides.
 """
 
 from __future__ import annotations
@@ -25,6 +26,13 @@ STEP_S = 0.72e-3
 REQUEST_S = 26e-6
 PASS_S = 0.23e-3
 """Launch and sampling of one pass of a one-layer draft."""
+SERIAL = frozenset({"ngram", "suffix", "medusa", "mlp_speculator"})
+"""Methods for which vLLM switches asynchronous scheduling off."""
+SERIAL_S = 2.1e-3
+"""What a step then waits for Python: an 8B's step at batch 1 on one H200, with n-gram and without,
+less what the further tokens cost."""
+MATCHED = 0.54
+"""Share of n-gram's drafted tokens that are accepted, where it found a match to draft from."""
 LAYER_SHARE = 0.1
 """Each further layer of a draft adds this share of a pass."""
 ALL_REDUCE_S = 8e-6
@@ -95,25 +103,34 @@ def tokens_per_s(setting: Setting, batch: int, k: int, length: float) -> float:
     """Output tokens per second of a closed loop of `batch` requests."""
     emitted = length if k else 1.0
     prefill = batch * emitted * setting.prompt_tokens / setting.output_tokens
-    return batch * emitted / _step(setting, batch, k, prefill)
+    return batch * emitted / _step(setting, batch, k, _verified(setting, k, length), prefill)
 
 
-def _step(setting: Setting, batch: int, k: int, prefill: float) -> float:
+def _verified(setting: Setting, k: int, length: float) -> float:
+    """Tokens of one request in a step: n-gram drafts only where the text repeats itself."""
+    if setting.method != "ngram" or not k:
+        return k + 1.0
+    return 1.0 + min(float(k), (length - 1) / MATCHED)
+
+
+def _step(setting: Setting, batch: int, k: int, verified: float, prefill: float) -> float:
     target, over, gpu = setting.target, setting.tensor_parallel, setting.gpu
-    tokens = batch * (k + 1) + prefill
+    tokens = batch * verified + prefill
     context = setting.prompt_tokens + setting.output_tokens / 2
     cached = target.kv_bytes_per_token(1, setting.kv_dtype) * context * batch
-    weights = _weights_read(setting, batch * (k + 1), prefill)
+    weights = _weights_read(setting, batch * verified, prefill)
     memory = (weights + cached) / (gpu.bandwidth * BANDWIDTH_SHARE * over)
     arithmetic = 2 * target.params_per_token * tokens / (_flops(setting) * FLOPS_SHARE * over)
     step: float = (memory**BLEND + arithmetic**BLEND) ** (1 / BLEND) + STEP_S + REQUEST_S * batch
+    if k and setting.method in SERIAL:
+        step += SERIAL_S
     if over > 1:
         sent = tokens * target.hidden * 2 / LINK_BYTES_PER_S
         step += 2 * target.layers * (ALL_REDUCE_S + sent)
     return step + (_drafting(setting, batch, k, prefill) if k else 0.0)
 
 
-def _weights_read(setting: Setting, decoded: int, prefill: float) -> float:
+def _weights_read(setting: Setting, decoded: float, prefill: float) -> float:
     """Bytes of weights a step reads; one with a prompt in it touches nearly every expert."""
     target, prompt = setting.target, setting.prompt_tokens
     share = min(1.0, prefill / prompt)
