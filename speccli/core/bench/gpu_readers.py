@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import re
 import shutil
@@ -10,39 +11,67 @@ from typing import Any
 
 from speccli.core.bench.gpu import Look, Looker
 
+_SM_CLOCK = ctypes.c_uint(1)
 _SMI = ("nvidia-smi", "--format=csv,noheader,nounits")
 _FIELDS = "index,utilization.gpu,power.draw,clocks.sm,memory.used"
 
 
+class _Use(ctypes.Structure):
+    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = (
+        ("total", ctypes.c_ulonglong),
+        ("free", ctypes.c_ulonglong),
+        ("used", ctypes.c_ulonglong),
+    )
+
+
 class Nvml:
-    """The driver's own library, where the package `pynvml` (nvidia-ml-py) is installed."""
+    """The driver's own library, called as it is: no package has to be installed beside it."""
 
-    def __init__(self) -> None:
-        """Raises where there is no package or no driver."""
-        import importlib
+    def __init__(self, library: Any = None) -> None:
+        """Raises OSError where there is no driver, or it has no GPU."""
+        self._nvml = library or ctypes.CDLL("libnvidia-ml.so.1")
+        if self._nvml.nvmlInit_v2():
+            raise OSError("NVML does not begin")
+        count = self._read("nvmlDeviceGetCount_v2", kind=ctypes.c_uint)
+        self._handles: dict[int, Any] = {}
+        for i in _visible(count.value if count else 0):
+            index = ctypes.c_uint(i)
+            handle = self._read("nvmlDeviceGetHandleByIndex_v2", index, kind=ctypes.c_void_p)
+            if handle is not None:
+                self._handles[i] = handle
+        if not self._handles:
+            raise OSError("NVML sees no GPU")
 
-        self._nvml: Any = importlib.import_module("pynvml")
-        self._nvml.nvmlInit()
-        count = self._nvml.nvmlDeviceGetCount()
-        self._handles = {i: self._nvml.nvmlDeviceGetHandleByIndex(i) for i in _visible(count)}
+    def _read(self, name: str, *given: Any, kind: Any) -> Any:
+        """What a function fills in; None where it returns an error (mostly: not supported)."""
+        value = kind()
+        return None if getattr(self._nvml, name)(*given, ctypes.byref(value)) else value
 
     async def look(self) -> list[Look]:
         """All GPUs; a call takes well under a millisecond each."""
         return await asyncio.to_thread(self._look)
 
     def _look(self) -> list[Look]:
-        nvml = self._nvml
-        return [
-            Look(
-                str(i),
-                _or_none(lambda h=handle: nvml.nvmlDeviceGetUtilizationRates(h).gpu / 100),
-                _or_none(lambda h=handle: nvml.nvmlDeviceGetPowerUsage(h) / 1000),
-                _or_none(lambda h=handle: nvml.nvmlDeviceGetClockInfo(h, nvml.NVML_CLOCK_SM)),
-                _or_none(lambda h=handle: nvml.nvmlDeviceGetMemoryInfo(h).used / 2**20),
-                _or_none(lambda h=handle: nvml.nvmlDeviceGetTotalEnergyConsumption(h) / 1000),
-            )
-            for i, handle in self._handles.items()
-        ]
+        return [self._one(f"{i}", handle) for i, handle in self._handles.items()]
+
+    def _one(self, index: str, gpu: Any) -> Look:
+        use = self._read("nvmlDeviceGetUtilizationRates", gpu, kind=_Use)
+        power = self._read("nvmlDeviceGetPowerUsage", gpu, kind=ctypes.c_uint)
+        clock = self._read("nvmlDeviceGetClockInfo", gpu, _SM_CLOCK, kind=ctypes.c_uint)
+        memory = self._read("nvmlDeviceGetMemoryInfo", gpu, kind=_Memory)
+        energy = self._read("nvmlDeviceGetTotalEnergyConsumption", gpu, kind=ctypes.c_ulonglong)
+        return Look(
+            index,
+            None if use is None else use.gpu / 100,
+            None if power is None else power.value / 1000,  # an integer of C that is 0 is false
+            None if clock is None else float(clock.value),
+            None if memory is None else memory.used / 2**20,
+            None if energy is None else energy.value / 1000,
+        )
 
 
 def _visible(count: int) -> list[int]:
@@ -52,15 +81,8 @@ def _visible(count: int) -> list[int]:
     return [i for i in named if i < count] if len(named) == len(told) else list(range(count))
 
 
-def _or_none(read: Any) -> float | None:
-    try:
-        return float(read())
-    except Exception:  # noqa: BLE001 - NVML's own error, "not supported" mostly
-        return None
-
-
 class Smi:
-    """The program, where the package is not installed."""
+    """The program, where the library is not found."""
 
     async def look(self) -> list[Look]:
         """All GPUs."""
@@ -137,14 +159,14 @@ def parse_dcgm(text: str) -> list[Look]:
     ]
 
 
-NONE = "no NVIDIA GPU can be asked here (no pynvml, no nvidia-smi)"
+NONE = "no NVIDIA GPU can be asked here (no driver, no nvidia-smi)"
 
 
 def here() -> tuple[Looker | None, str]:
     """What can be asked about this machine's GPUs, and why nothing can."""
     try:
         return Nvml(), ""
-    except Exception:  # noqa: BLE001 - no package, no driver, no GPU
+    except (OSError, AttributeError):  # no driver, an old one, no GPU
         if shutil.which("nvidia-smi"):
             return Smi(), ""
     return None, NONE

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from time import perf_counter
+from typing import Any
 
 import pytest
 from aiohttp import web
 
 from speccli.core.bench.gpu import Look, Measured, Watch, summarised
-from speccli.core.bench.gpu_readers import Dcgm, parse_dcgm, parse_smi
+from speccli.core.bench.gpu_readers import NONE, Dcgm, Nvml, here, parse_dcgm, parse_smi
 from tests.support.servers import Server
 
 SMI = "0, 87, 612.30, 1755, 70213\n1, 3, 71.10, 345, 4\n2, [N/A], [N/A], [N/A], 81000\n"
@@ -70,6 +71,61 @@ def test_energy_is_the_counters_over_the_window() -> None:
     assert by_power.energy_j.value == pytest.approx(1200.0)
     assert by_power.energy_j.reason == "mean power x time"
     assert looked([Look("0", 0.9, None, None, 80_000.0)]).energy_j.value is None
+
+
+class FakeDriver:
+    """NVML with two GPUs, of which the second does not tell its energy."""
+
+    def nvmlInit_v2(self) -> int:  # noqa: N802 - the library's names
+        return 0
+
+    def nvmlDeviceGetCount_v2(self, count: Any) -> int:  # noqa: N802
+        count._obj.value = 2
+        return 0
+
+    def nvmlDeviceGetHandleByIndex_v2(self, index: Any, handle: Any) -> int:  # noqa: N802
+        handle._obj.value = 100 + index.value
+        return 0
+
+    def nvmlDeviceGetUtilizationRates(self, _gpu: Any, use: Any) -> int:  # noqa: N802
+        use._obj.gpu = 87
+        return 0
+
+    def nvmlDeviceGetPowerUsage(self, gpu: Any, power: Any) -> int:  # noqa: N802
+        power._obj.value = 612_300 if gpu.value == 100 else 0
+        return 0
+
+    def nvmlDeviceGetClockInfo(self, _gpu: Any, kind: Any, clock: Any) -> int:  # noqa: N802
+        clock._obj.value = 1755 if kind.value == 1 else 0
+        return 0
+
+    def nvmlDeviceGetMemoryInfo(self, gpu: Any, memory: Any) -> int:  # noqa: N802
+        memory._obj.used = (70_000 if gpu.value == 100 else 4) * 2**20
+        return 0
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, gpu: Any, energy: Any) -> int:  # noqa: N802
+        energy._obj.value = 81_250_000
+        return 0 if gpu.value == 100 else 3  # not supported
+
+
+async def test_the_drivers_library_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    first, second = await Nvml(FakeDriver()).look()
+    assert first == Look("0", 0.87, 612.3, 1755.0, 70_000.0, 81_250.0)
+    assert (second.power_w, second.energy_j) == (0.0, None)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    (only,) = await Nvml(FakeDriver()).look()
+    assert (only.index, only.memory_mib) == ("1", 4.0)
+
+
+def test_without_a_driver_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr("ctypes.CDLL", _no_library)
+    assert here() == (None, NONE)
+
+
+def _no_library(name: str) -> None:
+    raise OSError(f"{name}: cannot open shared object file")
 
 
 def test_a_dcgm_page_is_read() -> None:
