@@ -5,7 +5,7 @@ Servers first, then the traffic; nothing is taken from what serves before what c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -86,9 +86,9 @@ class Mover:
     ) -> None:
         """`began`: when the move did, on the clock: it may have been begun again since."""
         self.here = here
+        self.cluster, self.clock, self.sleep = connect(None), clock, sleep
         self._connect, self._reporter, self._terms = connect, reporter, terms
-        self._cluster = connect(None)
-        self._began, self._clock, self._sleep = began, clock, sleep
+        self._began = began
         self._notes: list[str] = []
 
     def note(self, text: str) -> None:
@@ -98,7 +98,7 @@ class Mover:
 
     def warm(self, pool: Traffic) -> pools.Warm:
         """Whether a pool may take the traffic, asked now."""
-        return pools.warm(self._cluster, self._connect(ANSWER_S), self.here, pool)
+        return pools.warm(self.cluster, self._connect(ANSWER_S), self.here, pool)
 
     # ---- the traffic ----
 
@@ -118,7 +118,7 @@ class Mover:
 
     def _raise(self, to: Traffic) -> int:
         """See that a pool has the servers that the traffic needs, as far as there are GPUs."""
-        here, need = self.here, pools.need(self._cluster, self.here, to)
+        here, need = self.here, pools.need(self.cluster, self.here, to)
         if need.wanted > need.goal:
             self.note(
                 f"the pool {to} would need {need.wanted} servers ({need.words}), and there are "
@@ -130,10 +130,10 @@ class Mover:
             f"the pool {to} gets {need.goal} servers before it takes the traffic: {need.words}"
         )
         asked = here.asked(raised={**here.options.raised, to: need.goal})
-        self._deploy(replace(asked, awaited=(to,)), wait=True)
+        self.deploy(replace(asked, awaited=(to,)), wait=True)
         patience = self._terms.timeout_s or _RAISE_S
         ready = pools.await_servers(
-            self._cluster, here, to, need.goal, patience, clock=self._clock, sleep=self._sleep
+            self.cluster, here, to, need.goal, patience, clock=self.clock, sleep=self.sleep
         )
         if ready < need.goal:
             self.note(f"{ready} of {need.goal} servers of the pool {to} were ready in time")
@@ -142,41 +142,49 @@ class Mover:
     def _switched(self, former: Serving, asked: Asked, target: str) -> Outcome:
         to = asked.options.traffic
         self._reporter.say(f"the pool {to} takes the traffic")
-        done = self._deploy(replace(asked, awaited=(to,)), wait=True)
-        took = self._clock() - self._began
+        done = self.deploy(replace(asked, awaited=(to,)), wait=True)
+        took = self.clock() - self._began
         wrong = refuted(done) or pools.leads_astray(
-            self._cluster, self.here, to, clock=self._clock, sleep=self._sleep
+            self.cluster, self.here, to, clock=self.clock, sleep=self.sleep
         )
         if wrong is None:
             return self._moved("switch", former.words, target, done, took)
         self._reporter.warn(f"{wrong}: the traffic goes back to the pool {former.traffic}")
         # What it goes back to may be as sick as before: it is not waited for.
-        undone = self._deploy(former.again(), wait=False)
+        undone = self.deploy(former.again(), wait=False)
         return self._undone("switch", former.words, target, undone, wrong, took)
 
     # ---- pods replaced ----
 
-    def roll(self, to: Serving, former: Serving) -> Outcome:
+    def roll(self, to: Serving, former: Serving, *, restores: int | None = None) -> Outcome:
         """A rolling change; `former`: what an undo brings back."""
-        done = self._deploy(to.asked(), wait=self._terms.wait)
-        took = self._clock() - self._began
+        done = self.deploy(replace(to.asked(), restores=restores), wait=self._terms.wait)
+        took = self.clock() - self._began
         wrong = refuted(done)
         if wrong is None:
             return self._moved("rolling", former.words, to.words, done, took)
         self._reporter.warn(f"{wrong}: revision {former.revision.number} is brought back")
-        undone = self._deploy(former.again(), wait=True)
+        undone = self.deploy(former.again(), wait=True)
         return self._undone("rolling", former.words, to.words, undone, wrong, took)
 
-    def behind(self, recipe: Recipe, *, restores: int | None = None) -> Outcome:
+    def behind(
+        self,
+        recipe: Recipe,
+        *,
+        restores: int | None = None,
+        restarted: Mapping[str, int] | None = None,
+    ) -> Outcome:
         """The main pool is replaced while the standby serves, and then takes the traffic."""
         here, target = self.here, replace(self.here, recipe=recipe)
+        if restarted is not None:
+            target = replace(target, options=replace(here.options, restarted=restarted))
         self._reporter.say("the main pool is replaced while the pool standby serves")
-        done = self._deploy(replace(here.asked(recipe), awaited=("main",)), wait=True)
-        took = self._clock() - self._began
-        main = replace(target, options=replace(here.options, traffic="main"))
+        done = self.deploy(replace(target.asked(), awaited=("main",)), wait=True)
+        took = self.clock() - self._began
+        main = replace(target, options=replace(target.options, traffic="main"))
         if wrong := refuted(done):
             self._reporter.warn(f"{wrong}: revision {here.revision.number} is brought back")
-            undone = self._deploy(replace(here.again(), awaited=("standby",)), wait=True)
+            undone = self.deploy(replace(here.again(), awaited=("standby",)), wait=True)
             return self._undone("rolling", here.words, main.words, undone, wrong, took)
         if done.ended is None or done.ended.end != "done":
             return self._moved("rolling", here.words, main.words, done, took)
@@ -186,7 +194,8 @@ class Mover:
 
     # ---- both ----
 
-    def _deploy(self, asked: Asked, *, wait: bool) -> deploying.Outcome:
+    def deploy(self, asked: Asked, *, wait: bool) -> deploying.Outcome:
+        """One deployment of the move."""
         accept = (*asked.accept, *self._terms.accept)
         asked = replace(asked, accept=accept, wait=wait, timeout_s=self._terms.timeout_s)
         return deploying.deploy(self._connect, asked, self._reporter)

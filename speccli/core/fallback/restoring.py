@@ -1,17 +1,39 @@
-"""Brings a draft back through a canary: tried in the traffic of what serves, then for all."""
+"""Brings a draft back through a canary: tried in the traffic of what serves, then for all.
+
+What a canary came to is written into the record's revision that made it. So a restore that was cut
+short goes on where it was, and refusals of a configuration are remembered with the deployment.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from speccli.core.deploy.asked import Reporter
-from speccli.core.errors import ExitCode
-from speccli.core.fallback.moving import Connect, Outcome
+from speccli.core.deploy import cluster as deploying
+from speccli.core.deploy import room
+from speccli.core.deploy.asked import Asked, Reporter
+from speccli.core.deploy.prepare import now
+from speccli.core.errors import ExitCode, UsageError
+from speccli.core.fallback import trial
+from speccli.core.fallback.canary import Comparison, Sample, Verdict
+from speccli.core.fallback.ladder import Ladder, is_less
+from speccli.core.fallback.moving import Connect, Mover, Outcome, Terms, doubt, refuted
+from speccli.core.fallback.pools import Warm
+from speccli.core.fallback.refusals import MOST_REFUSALS, configuration, refusals
+from speccli.core.fallback.retry import persistently
+from speccli.core.fallback.serving import Serving, serving
+from speccli.core.fallback.ways import on_cluster
+from speccli.core.kube.record import Revision
+from speccli.core.manifests.build import objects
+from speccli.core.recipes.model import Pool
+from speccli.core.units import seconds
 
-Verdict = Literal["passed", "refused", "inconclusive"]
+_AS_GOOD = 0.9
+"""Share of the canary's acceptance of the same prompts that the main pool's servers must reach to
+have loaded the same draft."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +47,8 @@ class Restored:
     """All of it in a line."""
     refusals: int = 0
     """How often this configuration has been refused, this time included."""
+    comparison: Comparison | None = None
+    """What the canary showed; None: it never came to that."""
     moved: Outcome | None = None
     """The move that a canary which passed came to."""
 
@@ -46,8 +70,309 @@ def restore(
     force: bool = False,
     accept: Sequence[str] = (),
     timeout_s: float | None = None,
+    baseline: float | None = None,
+    window_s: float = trial.WINDOW_S,
+    lasting_s: float = trial.LASTING_S,
+    dark_s: float = trial.DARK_S,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Restored:
-    """Bring back what fallbacks led away from, once a canary of it has passed."""
-    raise NotImplementedError
+    """Bring back what fallbacks led away from, once a canary of it has passed.
+
+    Args:
+        connect: A cluster, each of whose calls may take so many seconds; None: the usual.
+        namespace: None: the context's.
+        name: The deployment.
+        reporter: Who is told.
+        force: Whether what was refused before is tried all the same.
+        accept: Critical findings of the cluster that keep nothing out.
+        timeout_s: For each rollout; None: by the pods' own budgets.
+        baseline: Acceptance rate of the draft when it was well; None: the floor alone counts.
+        window_s: Over how long canary and siblings are compared at a time.
+        lasting_s: How long a canary is tried at most.
+        dark_s: How long either side's metrics may be gone.
+        clock: Seconds.
+        sleep: Between looks.
+
+    Raises:
+        UsageError: there is no such deployment, or nothing to bring back.
+        SpecctlError: the cluster refuses, does not answer within the deadline, or somebody else
+            deploys meanwhile. The same call goes on with what was begun.
+    """
+    connect(None)  # who is not to be reached at all is not waited for
+    terms = Terms(tuple(accept), True, timeout_s)
+    times = (window_s, lasting_s, dark_s)
+    began = clock()
+
+    def once() -> Restored:
+        found, place = on_cluster(connect(None), namespace, name)
+        mover = Mover(connect, serving(found, place), reporter, terms, began, clock, sleep)
+        return _Restore(found, mover, reporter, baseline, times).run(force=force)
+
+    return persistently(once, reporter, clock=clock, sleep=sleep)
+
+
+class _Restore:
+    """One restore of one deployment."""
+
+    def __init__(
+        self,
+        found: Ladder,
+        mover: Mover,
+        reporter: Reporter,
+        baseline: float | None,
+        times: tuple[float, float, float],
+    ) -> None:
+        self._found, self._mover, self._reporter = found, mover, reporter
+        self._here, self._cluster = mover.here, mover.cluster
+        self._baseline, self._times = baseline, times
+        self._record = found.record
+
+    def run(self, *, force: bool) -> Restored:
+        """From wherever it is."""
+        current, to = self._record.current, self._target()
+        tried = self._last_trial()
+        begun = current.restores is not None and current.state in {"applying", "applied"}
+        if to is None and begun and tried is not None and tried.get("verdict") == "passed":
+            return self._complete()
+        if to is None:
+            raise UsageError(
+                f"no fallback led to revision {current.number} of {self._here.name}",
+                hint=f"specctl rollback {self._here.name} brings any former revision back",
+            )
+        if current.trial is not None:
+            return self._go_on(to, current.trial)
+        if tried is not None and tried.get("verdict") == "passed" and current.restores is None:
+            return self._passed(to, None, str(tried.get("words")))
+        if tried is not None and begun:
+            return self._taken_away(to, tried, None)
+        if not force and (kept := self._kept_down(to)):
+            return kept
+        if blind := self._blind():
+            return self._told("inconclusive", f"{blind}; nothing was changed")
+        if crowded := self._crowded(to):
+            return self._told("inconclusive", f"{crowded}; nothing was changed")
+        return self._try(to)
+
+    def _last_trial(self) -> Mapping[str, Any] | None:
+        """What the canary came to that this restore is about; None: it has had none yet."""
+        for each in (self._record.current, *self._record.previous):
+            if each.trial is not None:
+                return each.trial
+            if each.restores is not None and each is not self._record.current:
+                return None  # that one was through
+        return None
+
+    # ---- where to ----
+
+    def _target(self) -> Serving | None:
+        """What is to serve again; None: nothing led away from anything."""
+        here, back = self._here, self._found.back
+        to = None if back is None else serving(self._found, here.namespace, back)
+        if here.traffic == "standby" and is_less(here.draft, here.recipe.draft):
+            # Whatever was deployed since, the main pool has it.
+            same = to is not None and to.recipe == here.recipe
+            to = to if same else here
+        if to is None:
+            return None
+        return replace(to, options=replace(to.options, traffic="main", raised={}))
+
+    def _kept_down(self, to: Serving) -> Restored | None:
+        """Why it is not even tried; None: it is."""
+        seen = refusals(self._record, configuration(to.recipe))
+        if not seen.count or seen.last is None:
+            return None
+        what = f"{to.words} was refused"
+        if seen.count >= MOST_REFUSALS:
+            words = (
+                f"{what} {seen.count} times and stays down until its draft or the recipe changes, "
+                "or --force has it tried again"
+            )
+            return self._told("refused", words)
+        pause = timedelta(seconds=seconds(to.recipe.fallback.restore_after) * 2**seen.count)
+        due = datetime.fromisoformat(seen.last) + pause
+        if datetime.now(UTC) >= due:
+            return None
+        words = (
+            f"{what} at {seen.last}, and is tried again from {due.isoformat()} on, or by --force"
+        )
+        return self._told("refused", words)
+
+    def _blind(self) -> str | None:
+        """Why the siblings cannot be seen; None: they can."""
+        watched = self._watched(self._here)
+        found = trial.pages(self._cluster, watched, time.time())
+        if any(page.pool == watched.siblings for page in found.values()):
+            return None
+        return (
+            f"metrics are gone: no answer from the servers of the pool {watched.siblings}, "
+            "so that no canary could be compared with them"
+        )
+
+    def _crowded(self, to: Serving) -> str | None:
+        """Why the canary finds no GPU; None: it does, or it cannot be told."""
+        with_canary = self._with_canary(to)
+        unit = with_canary.unit("canary")
+        made = objects(with_canary.recipe, with_canary.options)
+        seen = room.look(self._cluster, [unit], made, self._here.namespace)
+        if seen.stocks["canary"].unknown is not None or not seen.crowded:
+            return None
+        per_pod, free = seen.stocks["canary"].per_pod, seen.stocks["canary"].free
+        return f"a canary needs {per_pod} GPUs of one node, and {free} are free in all"
+
+    # ---- the canary ----
+
+    def _with_canary(self, to: Serving) -> Serving:
+        """What serves, and one server of what is to serve again in its traffic."""
+        here = self._here
+        pool = replace(here.recipe.pools.get("canary", Pool()), draft=to.recipe.draft, min=1, max=1)
+        recipe = replace(here.recipe, pools={**here.recipe.pools, "canary": pool})
+        return replace(here, recipe=recipe)
+
+    def _try(self, to: Serving) -> Restored:
+        here = self._here
+        what = {
+            "of": to.revision.number,
+            "from": here.revision.number,
+            "configuration": configuration(to.recipe),
+            "verdict": None,
+            "words": None,
+            "ended": None,
+        }
+        self._reporter.say(f"a canary with {to.words} is tried in the traffic of {here.words}")
+        asked = replace(self._with_canary(to).asked(), trial=what, awaited=("canary",))
+        return self._tried(to, asked)
+
+    def _go_on(self, to: Serving, told: Mapping[str, Any]) -> Restored:
+        """A restore whose canary is there, or half there."""
+        verdict = told.get("verdict")
+        if verdict == "passed":
+            return self._passed(to, None, str(told.get("words")))
+        if verdict is not None:
+            return self._taken_away(to, told, None)
+        canary = serving(self._found, self._here.namespace, self._record.current)
+        asked = replace(canary.asked(), trial=told, awaited=("canary",))
+        return self._tried(to, asked)
+
+    def _tried(self, to: Serving, asked: Asked) -> Restored:
+        done = self._mover.deploy(asked, wait=True)
+        self._record = done.record
+        if wrong := refuted(done):
+            return self._judged(to, None, "refused", wrong)
+        if done.ended is not None and done.ended.end == "late":
+            return self._judged(to, None, "inconclusive", doubt(done) or "not ready in time")
+        found = trial.watch(
+            self._cluster,
+            self._watched(to),
+            self._reporter,
+            clock=self._mover.clock,
+            sleep=self._mover.sleep,
+        )
+        return self._judged(to, found, found.verdict, found.words)
+
+    def _watched(self, to: Serving) -> trial.Watched:
+        here, recipe = self._here, to.recipe
+        sample = Sample(
+            recipe.fallback.canary_drafts,
+            recipe.alerts.acceptance_floor,
+            self._baseline,
+            drafting=recipe.draft.method != "none",
+        )
+        method = recipe.draft.method
+        return trial.Watched(here.namespace, here.name, here.traffic, method, sample, *self._times)
+
+    def _judged(
+        self, to: Serving, found: Comparison | None, verdict: Verdict, words: str
+    ) -> Restored:
+        """Write down what it came to, before anything is done about it."""
+        told = {**(self._record.current.trial or {}), "verdict": verdict, "words": words}
+        told["ended"] = now()
+        place = self._here.namespace
+        self._record = deploying.amend(self._cluster, place, self._record, trial=told)
+        if verdict == "passed":
+            return self._passed(to, found, words)
+        self._reporter.warn(f"the canary is {_SAID[verdict]}: {words}")
+        return self._taken_away(to, told, found)
+
+    def _taken_away(
+        self, to: Serving, told: Mapping[str, Any], found: Comparison | None
+    ) -> Restored:
+        """Without the canary as before; what it came to."""
+        here = self._here
+        asked = replace(here.asked(), restores=int(told["from"]), awaited=(here.traffic,))
+        done = self._mover.deploy(asked, wait=True)
+        verdict: Verdict = "refused" if told.get("verdict") == "refused" else "inconclusive"
+        words = f"{to.words} is {_SAID[verdict]}: {told.get('words')}; {here.words} serves on"
+        count = refusals(done.record, configuration(to.recipe)).count
+        if verdict == "refused" and count >= MOST_REFUSALS:
+            words += f"; refused {count} times, it stays down"
+        return self._told(verdict, words, count, found)
+
+    # ---- for all ----
+
+    def _passed(self, to: Serving, found: Comparison | None, words: str) -> Restored:
+        self._reporter.say(f"the canary passed ({words}): {to.words} for all")
+        moved = self._move(to)
+        told = moved.words if moved.end != "moved" else f"{moved.words}; the canary: {words}"
+        return replace(self._told("passed", told, 0, found), moved=moved)
+
+    def _move(self, to: Serving) -> Outcome:
+        """The traffic where the main pool has the draft, else its pods are replaced."""
+        here, mover, number = self._here, self._mover, to.revision.number
+        if here.traffic != "standby":
+            return mover.roll(to, here, restores=number)
+        if to.recipe.draft == here.recipe.draft:
+            seen = mover.warm("main")
+            stale = seen.sick or self._stale(seen)
+            if stale is None:
+                return mover.switch("main", seen, restores=number)
+            self._reporter.warn(f"the main pool is started anew: {stale}")
+            anew = {**here.options.restarted, "main": self._canary().number}
+            return mover.behind(here.recipe, restores=number, restarted=anew)
+        return mover.behind(to.recipe, restores=number)
+
+    def _stale(self, seen: Warm) -> str | None:
+        """Why the main pool's servers have not loaded what the canary has: the same prompts tell.
+
+        A draft that was mended in place is in no server that was started before.
+        """
+        canary = _rate((self._canary().proof or {}).get("servers") or ())
+        proof = seen.proof.to_json() if seen.proof else {}
+        main = _rate(proof.get("servers") or ())
+        if canary is None or main is None or main >= _AS_GOOD * canary:
+            return None
+        return f"it accepts {main:.2f} of the prompts of which the canary accepted {canary:.2f}"
+
+    def _canary(self) -> Revision:
+        """The revision that made the canary."""
+        every = (self._record.current, *self._record.previous)
+        return next((each for each in every if each.trial is not None), every[0])
+
+    def _complete(self) -> Restored:
+        """A return that was begun, to its end."""
+        here, mover = self._here, self._mover
+        before = next((r for r in self._record.previous if r.trial is None), here.revision)
+        former = serving(self._found, here.namespace, before)
+        switched = former.traffic != here.traffic
+        moved = mover.completed(former) if switched else mover.roll(here, former)
+        return replace(self._told("passed", moved.words), moved=moved)
+
+    def _told(
+        self, verdict: Verdict, words: str, count: int = 0, found: Comparison | None = None
+    ) -> Restored:
+        here = self._here
+        return Restored(here.name, here.namespace, verdict, words, count, found)
+
+
+_SAID: Mapping[Verdict, str] = {
+    "passed": "well",
+    "refused": "refused",
+    "inconclusive": "inconclusive",
+}
+
+
+def _rate(servers: Sequence[Mapping[str, Any]]) -> float | None:
+    """Accepted / draft tokens of the prompts that a proof asks; None where nobody counts them."""
+    drafted = sum(each.get("draft_tokens") or 0.0 for each in servers)
+    accepted = sum(each.get("accepted_tokens") or 0.0 for each in servers)
+    return accepted / drafted if drafted else None

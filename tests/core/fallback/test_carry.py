@@ -28,8 +28,14 @@ WITH_STANDBY: dict[str, Any] = {**PLAIN, "pools": ("standby",)}
 class World:
     """A deployment of EAGLE-3 with a warm n-gram standby on a cluster in memory."""
 
-    def __init__(self, *changes: str, standby: bool = True, gpus: int = 16) -> None:
-        self.fake, self.heard = FakeCluster(gpus), Heard()
+    def __init__(
+        self,
+        *changes: str,
+        standby: bool = True,
+        gpus: int = 16,
+        fake: FakeCluster | None = None,
+    ) -> None:
+        self.fake, self.heard = fake or FakeCluster(gpus), Heard()
         self.clock = itertools.count()
         options = RenderOptions(**(WITH_STANDBY if standby else PLAIN))
         recipe = load(RECIPE, ["storage.persist=false", *changes])

@@ -1,0 +1,366 @@
+"""Back through a canary: passed, refused, not to be told; cut short, refused again, in the dark."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from speccli.core.errors import ExitCode, SpecctlError, UsageError
+from speccli.core.fallback import carry
+from speccli.core.fallback.carry import Restored
+from speccli.core.fallback.refusals import configuration, refusals
+from speccli.core.kube.record import recipe_of
+from tests.core.deploy.fake_cluster import FakeCluster, Killed
+from tests.core.deploy.test_cluster import leads_to
+from tests.core.fallback.test_carry import World, quick
+
+__all__ = ["quick"]
+
+CANARY = "chat-canary"
+COUNTERS = ("drafts", "draft_tokens", "accepted", "tokens", "first", "decode_s", "ended", "failed")
+
+
+class Busy(FakeCluster):
+    """One whose servers have traffic: each look at a page is a window later."""
+
+    def __init__(self, gpus: int = 8) -> None:
+        super().__init__(gpus)
+        self.rng = random.Random(5)
+        self.counts: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(COUNTERS, 0.0))
+        self.acceptance: dict[str, float] = {}
+        """By Deployment; 0.6 where nothing is said."""
+        self.slower: dict[str, float] = {}
+        self.dark: set[str] = set()
+        """Deployments whose pages nobody gives."""
+        self.quiet = False
+        self.restarted = False
+        """Whether the canary's engine has ended."""
+
+    def proxy(self, *given: Any, **more: Any) -> tuple[int, bytes]:
+        _, pod, _, path, *_ = given
+        if pod.rpartition("-")[0] in self.dark:
+            raise SpecctlError(f"cannot ask pod {pod}")
+        answer = super().proxy(*given, **more)
+        if path != "/metrics":
+            self._ask(pod, 10.0)
+            return answer
+        if not self.quiet:
+            self._ask(pod, 300.0)
+        return 200, self._told(pod)
+
+    def _ask(self, pod: str, drafts: float) -> None:
+        name = pod.rpartition("-")[0]
+        count, speculates = self.counts[pod], self._speculates(pod)
+        rate = self.rng.gauss(self.acceptance.get(name, 0.6), 0.02) if speculates else 0.0
+        tokens = drafts * (1 + 3 * rate)
+        pace = (1 + self.slower.get(name, 0.0)) * self.rng.gauss(1.0, 0.01)
+        told = {
+            "drafts": drafts if speculates else 0.0,
+            "draft_tokens": 3 * drafts if speculates else 0.0,
+            "accepted": 3 * drafts * rate,
+            "tokens": tokens + 6,
+            "first": 6.0,
+            "decode_s": tokens * 0.01 * pace,
+            "ended": 6.0,
+        }
+        for key, value in told.items():
+            count[key] += max(0.0, value)
+
+    def _told(self, pod: str) -> bytes:
+        c = self.counts[pod]
+        lines = [
+            f'vllm:generation_tokens_total{{engine="0"}} {c["tokens"]:.0f}',
+            f'vllm:time_to_first_token_seconds_bucket{{engine="0",le="+Inf"}} {c["first"]:.0f}',
+            f'vllm:time_to_first_token_seconds_count{{engine="0"}} {c["first"]:.0f}',
+            f'vllm:time_to_first_token_seconds_sum{{engine="0"}} {c["first"] / 10:.3f}',
+            f'vllm:inter_token_latency_seconds_bucket{{engine="0",le="+Inf"}} {c["drafts"]:.0f}',
+            f'vllm:inter_token_latency_seconds_count{{engine="0"}} {c["drafts"]:.0f}',
+            f'vllm:inter_token_latency_seconds_sum{{engine="0"}} {c["decode_s"]:.3f}',
+            f'vllm:request_success_total{{engine="0",finished_reason="stop"}} {c["ended"]:.0f}',
+            self._runs(),
+        ]
+        if self._speculates(pod):
+            name = "vllm:spec_decode_num"
+            lines += [
+                f'{name}_drafts_total{{engine="0"}} {c["drafts"]:.0f}',
+                f'{name}_draft_tokens_total{{engine="0"}} {c["draft_tokens"]:.0f}',
+                f'{name}_accepted_tokens_total{{engine="0"}} {c["accepted"]:.0f}',
+            ]
+            lines += [
+                f'{name}_accepted_tokens_per_pos_total{{engine="0",position="{i}"}} '
+                f"{c['accepted'] * share:.0f}"
+                for i, share in enumerate((0.45, 0.33, 0.22))
+            ]
+        return ("\n".join(lines) + "\n").encode()
+
+    def _made(self) -> Iterator[Any]:
+        for each in super()._made():
+            if each["kind"] == "Pod" and each["metadata"]["name"].startswith(CANARY):
+                count = int(self.restarted)
+                each["status"]["containerStatuses"] = [{"name": "engine", "restartCount": count}]
+            yield each
+
+
+class Scene(World):
+    """A deployment whose warm standby serves, because its draft went bad."""
+
+    def __init__(self, *changes: str, standby: bool = True, gpus: int = 16) -> None:
+        super().__init__("fallback.canary_drafts=1500", *changes, standby=standby, fake=Busy(gpus))
+        assert self.go().end == "moved"
+        self.fake.calls.clear()
+
+    @property
+    def busy(self) -> Busy:
+        assert isinstance(self.fake, Busy)
+        return self.fake
+
+    def back(self, **more: Any) -> Restored:
+        return carry.restore(
+            lambda _: self.fake,  # type: ignore[arg-type,return-value]
+            None,
+            "chat",
+            self.heard,
+            clock=lambda: float(next(self.clock)),
+            sleep=lambda _: None,
+            **more,
+        )
+
+    def tried(self) -> Any:
+        every = (self.record.current, *self.record.previous)
+        return next(each.trial for each in every if each.trial is not None)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_a_canary_that_is_well_brings_the_traffic_back_and_goes(scene: Scene) -> None:
+    told = scene.back()
+    assert (told.verdict, told.exit_code) == ("passed", ExitCode.OK)
+    assert told.comparison is not None
+    assert told.comparison.acceptance == pytest.approx(0.6, abs=0.02)
+    assert leads_to(scene.fake) == "chat"
+    assert ("Deployment", CANARY) not in scene.fake.objects
+    now = scene.record.current
+    assert (now.restores, now.state, "traffic" in now.options) == (1, "ready", False)
+    assert scene.tried()["verdict"] == "passed"
+    assert told.moved is not None
+    assert told.moved.mechanism == "switch"
+    with pytest.raises(UsageError, match="no fallback led to"):
+        scene.back()
+
+
+def test_the_canary_is_in_the_traffic_of_what_serves(scene: Scene) -> None:
+    seen = []
+    told = scene.fake.proxy
+
+    def proxy(namespace: str, pod: str, *rest: Any, **more: Any) -> tuple[int, bytes]:
+        if pod.startswith(CANARY):
+            wanted = scene.fake.objects["Service", "chat"]["spec"]["selector"]
+            template = scene.fake.objects["Deployment", CANARY]["spec"]["template"]
+            seen.append(wanted.items() <= template["metadata"]["labels"].items())
+            seen.append(leads_to(scene.fake) == "chat-standby")
+        return told(namespace, pod, *rest, **more)
+
+    scene.fake.proxy = proxy  # type: ignore[method-assign]
+    scene.back()
+    assert seen
+    assert all(seen)
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "words"),
+    [
+        pytest.param({"acceptance": {CANARY: 0.3}}, "acceptance 0.3", id="acceptance"),
+        pytest.param({"slower": {CANARY: 1.4}}, "slower per token than its siblings", id="speed"),
+        pytest.param({"silent": {CANARY}}, "no speculation series", id="does-not-draft"),
+        pytest.param({"acceptance": {CANARY: 0.0}}, "accepted", id="garbage"),
+    ],
+)
+def test_a_bad_canary_is_refused_and_taken_away_and_nothing_has_moved(
+    scene: Scene, spoilt: dict[str, Any], words: str
+) -> None:
+    for key, value in spoilt.items():
+        setattr(scene.fake, key, value)
+    told = scene.back()
+    assert (told.verdict, told.exit_code, told.refusals) == ("refused", ExitCode.CRITICAL, 1)
+    assert words in told.words
+    assert "ngram, K = 3 serves on" in told.words
+    assert leads_to(scene.fake) == "chat-standby"
+    assert ("Deployment", CANARY) not in scene.fake.objects
+    assert scene.record.current.state == "ready"
+
+
+def test_a_canary_whose_engine_ends_is_refused(scene: Scene) -> None:
+    told = scene.fake.proxy
+    asked = [0]
+
+    def proxy(namespace: str, pod: str, *rest: Any, **more: Any) -> tuple[int, bytes]:
+        asked[0] += pod.startswith(CANARY)
+        scene.busy.restarted = asked[0] > 13
+        return told(namespace, pod, *rest, **more)
+
+    scene.fake.proxy = proxy  # type: ignore[method-assign]
+    assert "ended and was started again" in scene.back().words
+
+
+def test_it_is_not_tried_again_at_once_and_after_two_refusals_not_at_all(scene: Scene) -> None:
+    scene.busy.acceptance = {CANARY: 0.3}
+    assert scene.back().refusals == 1
+    scene.fake.calls.clear()
+    kept = scene.back()
+    assert kept.verdict == "refused"
+    assert "and is tried again from" in kept.words
+    assert scene.fake.calls == []
+    again = scene.back(force=True)
+    assert again.refusals == 2
+    assert "refused 2 times, it stays down" in again.words
+    scene.fake.calls.clear()
+    down = scene.back()
+    assert "2 times and stays down until its draft or the recipe changes, or --force" in down.words
+    assert scene.fake.calls == []
+    scene.busy.acceptance = {}
+    assert scene.back(force=True).verdict == "passed"
+
+
+def test_the_wait_doubles_with_each_refusal(scene: Scene) -> None:
+    scene.busy.acceptance = {CANARY: 0.3}
+    scene.back()
+    recipe = recipe_of(scene.record.current)
+    seen = refusals(scene.record, configuration(recipe))
+    assert seen.last is not None
+    due = datetime.fromisoformat(seen.last) + timedelta(hours=2)  # restore_after is 1h
+    assert due.isoformat() in scene.back().words
+    assert due > datetime.now(UTC)
+
+
+def test_another_draft_is_another_configuration(scene: Scene) -> None:
+    recipe = recipe_of(scene.record.current)
+    from dataclasses import replace
+
+    mended = replace(recipe, draft=replace(recipe.draft, revision="mended"))
+    slower = replace(recipe, alerts=replace(recipe.alerts, acceptance_floor=0.5))
+    assert configuration(mended) != configuration(recipe) == configuration(slower)
+
+
+def test_without_traffic_nothing_is_told_and_nothing_moves(scene: Scene) -> None:
+    scene.busy.quiet = True
+    told = scene.back(lasting_s=50.0)
+    assert (told.verdict, told.exit_code) == ("inconclusive", ExitCode.UNKNOWN)
+    assert "not to be told in time: " in told.words
+    assert leads_to(scene.fake) == "chat-standby"
+    assert told.refusals == 0
+    scene.busy.quiet = False
+    assert scene.back().verdict == "passed"  # it was no refusal
+
+
+def test_metrics_that_are_gone_beforehand_change_nothing(scene: Scene) -> None:
+    scene.busy.dark = {"chat-standby"}
+    before = copy.deepcopy(scene.fake.objects)
+    told = scene.back()
+    assert told.verdict == "inconclusive"
+    assert "metrics are gone: no answer from the servers of the pool standby" in told.words
+    assert scene.fake.objects == before
+
+
+def test_metrics_that_go_in_the_middle_end_the_trial_and_move_nothing(scene: Scene) -> None:
+    told, asked = scene.fake.proxy, [0]
+
+    def proxy(namespace: str, pod: str, *rest: Any, **more: Any) -> tuple[int, bytes]:
+        asked[0] += pod.startswith(CANARY)
+        scene.busy.dark = {"chat-standby"} if asked[0] > 14 else set()
+        if "chat-canary" not in [name for _, name in scene.fake.objects]:
+            scene.busy.dark = set()
+        return told(namespace, pod, *rest, **more)
+
+    scene.fake.proxy = proxy  # type: ignore[method-assign]
+    found = scene.back(dark_s=10.0)
+    assert found.verdict == "inconclusive"
+    assert "metrics are gone" in found.words
+    assert leads_to(scene.fake) == "chat-standby"
+    assert ("Deployment", CANARY) not in scene.fake.objects
+
+
+def test_a_canary_that_finds_no_gpu_changes_nothing() -> None:
+    scene = Scene(gpus=4)
+    told = scene.back()
+    assert told.verdict == "inconclusive"
+    assert "a canary needs 2 GPUs of one node, and 0 are free in all; nothing was" in told.words
+    assert scene.fake.calls == []
+
+
+def test_a_draft_that_was_mended_in_place_is_loaded_before_it_serves(scene: Scene) -> None:
+    scene.busy.acceptance = {"chat": 0.35}  # what it loaded before; its first tokens pass
+    told = scene.fake.apply
+
+    def apply(obj: Any, dry_run: bool = False, **more: Any) -> Any:
+        notes = obj["spec"]["template"]["metadata"]["annotations"] if _is_main(obj) else {}
+        if not dry_run and "specctl.dev/restarted-for" in notes:
+            scene.busy.acceptance = {}
+        return told(obj, dry_run=dry_run, **more)
+
+    scene.fake.apply = apply  # type: ignore[method-assign,assignment]
+    assert scene.back().verdict == "passed"
+    assert "the main pool is started anew: it accepts 0.3" in scene.heard
+    assert leads_to(scene.fake) == "chat"
+    number = next(r.number for r in scene.record.previous if r.trial is not None)
+    assert scene.record.current.options["restarted"] == {"main": number}
+
+
+def _is_main(obj: Any) -> bool:
+    return bool(obj["kind"] == "Deployment" and obj["metadata"]["name"] == "chat")
+
+
+def test_without_a_standby_the_canary_is_among_what_was_rolled_and_so_is_the_way_back() -> None:
+    scene = Scene(standby=False)
+    told = scene.back()
+    assert told.verdict == "passed"
+    assert told.moved is not None
+    assert told.moved.mechanism == "rolling"
+    assert scene.drafts_with("chat") == "eagle3"
+    assert scene.record.current.restores == 1
+    assert ("Deployment", CANARY) not in scene.fake.objects
+
+
+def test_a_canary_that_serves_is_no_reason_to_lose_the_way_back(scene: Scene) -> None:
+    scene.busy.acceptance = {CANARY: 0.3}
+    scene.back()
+    scene.busy.acceptance = {}
+    scene.go()  # further down, behind the standby
+    assert scene.drafts_with("chat") == "none"
+    told = scene.back(force=True)
+    assert told.verdict == "passed"
+    assert scene.drafts_with("chat") == "eagle3"
+    assert leads_to(scene.fake) == "chat"
+
+
+@pytest.mark.parametrize("acceptance", [0.6, 0.3], ids=["well", "bad"])
+def test_killed_after_any_write_the_same_again_goes_on(scene: Scene, acceptance: float) -> None:
+    scene.busy.acceptance = {CANARY: acceptance}
+    scene.fake.running = 80.0  # so that the main pool is raised before it takes the traffic
+    before = scene.fake.objects
+    for count in range(80):
+        scene.fake.objects, scene.fake.die_after = copy.deepcopy(before), count
+        scene.fake.calls.clear()
+        try:
+            scene.back()
+        except Killed:
+            scene.fake.die_after = None
+            assert leads_to(scene.fake) in {"chat", "chat-standby"}
+            told = scene.back()
+            assert told.verdict == ("passed" if acceptance > 0.5 else "refused"), count
+            assert told.refusals == (0 if acceptance > 0.5 else 1), count
+            assert leads_to(scene.fake) == ("chat" if acceptance > 0.5 else "chat-standby"), count
+            assert ("Deployment", CANARY) not in scene.fake.objects
+            assert scene.record.current.state == "ready"
+        else:
+            assert count > 12
+            return
+    raise AssertionError("never through")
