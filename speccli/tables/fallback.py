@@ -54,12 +54,12 @@ def _ladder(plan: Planned) -> Table:
         ("", False),
     ):
         table.add_column(title, justify="right" if right else "left", no_wrap=title != "drafts")
-    table.add_row("  now", clean(view.where(plan)), *_numbers(plan.expected), "")
+    table.add_row("  now", Text(clean(view.where(plan))), *_numbers(plan.expected), "")
     for place in plan.places:
         mark = view.marks(place, plan)
         table.add_row(
-            f"{'▸ ' if mark == 'next' else '  '}{clean(place.step.name)}",
-            clean(place.step.words),
+            Text(f"{'▸ ' if mark == 'next' else '  '}{clean(place.step.name)}"),
+            Text(clean(place.step.words)),
             *_numbers(place.expected),
             mark,
             style=_STYLES.get(mark, ""),
@@ -67,9 +67,10 @@ def _ladder(plan: Planned) -> Table:
     return table
 
 
-def _numbers(expected: Expected) -> tuple[str, str, str]:
+def _numbers(expected: Expected) -> tuple[Text, Text, Text]:
+    known = expected.tokens_per_s.value is not None
     return (
-        view.rate(expected.tokens_per_s) if expected.tokens_per_s.value is not None else "—",
-        view.milliseconds(expected.tpot_p99_s, interval=False),
-        view.dollars(expected.usd_per_1m, interval=False),
+        Text(view.rate(expected.tokens_per_s) if known else "—"),
+        Text(view.milliseconds(expected.tpot_p99_s, interval=False)),
+        Text(view.dollars(expected.usd_per_1m, interval=False)),
     )

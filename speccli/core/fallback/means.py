@@ -180,7 +180,10 @@ class Supply:
         return room.look(self._cluster, found, wanted, self._namespace)
 
     def _start(self, plan: Plan) -> Start:
-        return measured_start(self._pods) or of_record(self._found) or estimated_start(plan)
+        live = self._lives.get("main")
+        replicas = max(1, replicas_of(live) or 1) if live is not None else 1
+        told = measured_start(self._pods) or of_record(self._found, replicas)
+        return told or estimated_start(plan)
 
 
 def here(found: Ladder, step: Step) -> Means:
@@ -212,14 +215,13 @@ def _took(pod: Object) -> float | None:
     return seconds if seconds is not None and 0 < seconds < _LONGEST_S else None
 
 
-def of_record(found: Ladder) -> Start | None:
-    """From the last rollout: of all its pods, so no shorter than one of them."""
+def of_record(found: Ladder, replicas: int = 1) -> Start | None:
+    """From the last rollout: at first all start side by side, later one after the other."""
     for each in (found.record.current, *found.record.previous):
         seconds = _between(each.at, each.ended)
         if each.state == "ready" and seconds:
-            return Start(
-                seconds, seconds, "measured", f"the whole rollout of revision {each.number}"
-            )
+            one = seconds if each.number == 1 else seconds / replicas
+            return Start(one, one, "measured", f"the rollout of revision {each.number}")
     return None
 
 

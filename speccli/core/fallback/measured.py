@@ -102,7 +102,7 @@ class Bench:
         return self._result is not None and self._batch.value is not None
 
     def schedule(self, draft: Draft) -> Ranges | None:
-        """K by batch that a sweep of K justifies, under this draft's K; None where there is none."""
+        """K by batch that a sweep justifies, under this draft's K; None where there is none."""
         if self._result is None:
             return None
         serving = self._recipe.serving
@@ -131,7 +131,7 @@ class Bench:
         notes = tuple(dict.fromkeys(told))
         if draft.schedule and not _is_scheduled(arm):
             notes = (f"measured with K = {arm.k or 0} alone, which is its K there", *notes)
-        rate = mean([row.output_tokens_per_s.value or 0.0 for row in rows])
+        rate = _positive(mean([row.output_tokens_per_s.value or 0.0 for row in rows]))
         return Expected(
             _once(rate),
             _p99(rows, "tpot"),
@@ -221,8 +221,13 @@ def _other_draft(arm: Arm, draft: Draft) -> list[str]:
     return [f"measured with the draft {arm.draft}; the recipe has {draft.model}"]
 
 
+def _positive(told: Statistic) -> Statistic:
+    """The same: a rate is none below 0, however few repeats an interval is of."""
+    return told if told.low is None else replace(told, low=max(0.0, told.low))
+
+
 def _once(told: Statistic) -> Statistic:
-    if told.value is None or told.low is not None:
+    if told.value is None or told.low is not None or told.high is not None:
         return told
     return Statistic(told.value, None, None, told.n, reason="measured once: no interval")
 

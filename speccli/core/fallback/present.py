@@ -6,6 +6,7 @@ Live counters say what a moment can; what `alert` remembers says what only shows
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -81,7 +82,7 @@ def with_batch(now: Present, batch: float | None) -> Present:
     """
     if batch is None:
         return now
-    if batch < 1:
+    if not (1 <= batch < math.inf):
         raise UsageError(f"--batch {batch:g}: at least 1", hint="requests that one server runs")
     return replace(now, batch=Number.known(batch, reason="--batch"))
 

@@ -203,9 +203,10 @@ def _with_interval(told: Statistic, form: str, scale: float, unit: str, interval
     value = f"{told.value * scale:{form}}{unit}"
     if not interval:
         return value
-    if told.low is None or told.high is None:
+    if told.low is None and told.high is None:
         return f"{value} (measured once)"
-    return f"{value} [{told.low * scale:{form}}, {told.high * scale:{form}}]"
+    ends = ("?" if end is None else f"{end * scale:{form}}" for end in (told.low, told.high))
+    return f"{value} [{', '.join(ends)}]"
 
 
 def where(plan: Planned) -> str:

@@ -147,7 +147,11 @@ def test_else_from_the_last_rollout_that_came_through() -> None:
     told = of_record(replace(found, record=record))
     assert told is not None
     assert (told.low_s, told.how) == (240.0, "measured")
-    assert told.words == "the whole rollout of revision 1"
+    assert told.words == "the rollout of revision 1"
+    later = record.with_current(number=2)
+    rolled = of_record(replace(found, record=later), replicas=3)
+    assert rolled is not None
+    assert rolled.low_s == 80.0, "three, one after the other"
     assert of_record(replace(found, record=record.with_current(state="failed"))) is None
 
 

@@ -100,6 +100,17 @@ def test_measured_once_has_no_interval_and_says_so() -> None:
     assert "measured once" in at(8, result(repeats=1)).faster(EAGLE, OFF).words()
 
 
+def test_an_interval_of_few_repeats_ends_at_nothing_and_not_below() -> None:
+    wild = result(repeats=2, noise=Noise(run=0.9))
+    told = [at(n, wild).expected(OFF) for n in (1, 8, 32, 64, 128)]
+    lows = [each.tokens_per_s.low for each in told]
+    assert min(low for low in lows if low is not None) == 0.0
+    for each in told:
+        if each.tokens_per_s.low == 0.0:
+            assert each.usd_per_1m.high is None, "what it may cost has no upper end"
+            assert each.usd_per_1m.low is not None
+
+
 def test_p99s_of_several_rows_without_requests_do_not_add_up() -> None:
     found = usual()
     bare = replace(found, rows=tuple(replace(row, samples=Samples()) for row in found.rows))

@@ -116,5 +116,6 @@ def test_a_batch_by_hand_beats_the_engines() -> None:
     now = with_batch(Present((), Number.known(8, reason="live"), Number.known(16)), 64)
     assert (now.batch.value, now.batch.reason) == (64, "--batch")
     assert with_batch(NOBODY, None) is NOBODY
-    with pytest.raises(UsageError, match="--batch 0: at least 1"):
-        with_batch(NOBODY, 0)
+    for wrong in (0, float("nan"), float("inf")):
+        with pytest.raises(UsageError, match=f"--batch {wrong:g}: at least 1"):
+            with_batch(NOBODY, wrong)
