@@ -146,6 +146,11 @@ def test_the_plan_as_it_is_read(width: int) -> None:
     assert_golden(f"fallback.plan.{width}.txt", _text(_planned(measured=True), width))
 
 
+def test_the_page_shows_the_plan_as_it_is() -> None:
+    page = (DATA.parents[1] / "docs" / "fallback.md").read_text()
+    assert _text(_planned(measured=True), 80) in page
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_plan_of_which_little_is_known(width: int) -> None:
     assert_golden(f"fallback.plan.unknown.{width}.txt", _text(_planned(warm=False), width))
