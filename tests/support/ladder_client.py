@@ -77,6 +77,7 @@ class Client:
     body: dict[str, Any] = field(default_factory=dict)
     """More of each request."""
     timeout_s: float = 120.0
+    first_phase: str = "begin"
     clock: Callable[[], float] = time.monotonic
     sent: list[Sent] = field(default_factory=list)
     phases: list[tuple[str, float]] = field(default_factory=list)
@@ -86,7 +87,7 @@ class Client:
         self._turn, self._lock = 0, threading.Lock()
         if self.model is None:
             self.model = self._first_model()
-        self.phase("begin")
+        self.phase(self.first_phase)
         self._threads = [
             threading.Thread(target=self._go_on, daemon=True) for _ in range(self.concurrency)
         ]
