@@ -127,8 +127,7 @@ class Bench:
         assert self._result is not None
         rows = [row for row in self._result.rows_of(arm.name) if row.batch == batch]
         rung = replace(self._recipe, draft=draft)
-        told = (*notes_of(rung, self._result, arm), *_other_draft(arm, draft))
-        notes = tuple(dict.fromkeys(told))
+        notes = tuple(notes_of(rung, self._result, arm))
         if draft.schedule and not _is_scheduled(arm):
             notes = (f"measured with K = {arm.k or 0} alone, which is its K there", *notes)
         rate = _positive(mean([row.output_tokens_per_s.value or 0.0 for row in rows]))
@@ -213,12 +212,6 @@ def _arm(result: Result, draft: Draft, batch: float) -> Arm | None:
 
 def _is_scheduled(arm: Arm) -> bool:
     return any("per_batch_size" in word for word in (*(arm.command or ()), *map(str, arm.flags)))
-
-
-def _other_draft(arm: Arm, draft: Draft) -> list[str]:
-    if not (arm.draft and draft.model) or arm.draft == draft.model:
-        return []
-    return [f"measured with the draft {arm.draft}; the recipe has {draft.model}"]
 
 
 def _positive(told: Statistic) -> Statistic:
