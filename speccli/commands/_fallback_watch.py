@@ -46,6 +46,7 @@ class _How:
     lasting_s: float | None
     state: Path | None
     dry_run: bool
+    benches: tuple[Path, ...]
 
 
 @source_without(*_NOT)
@@ -64,6 +65,12 @@ def watch(
             "--baseline",
             metavar="NAME",
             help="A baseline (or file); each is used for the method and K it is of; repeat.",
+        ),
+    ] = None,
+    bench: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--bench", metavar="FILE", help="A bench of the rungs: the faster is gone to; repeat."
         ),
     ] = None,
     alertmanager: Annotated[
@@ -121,7 +128,7 @@ def watch(
         notify=tuple(notify) if notify else given.notify,
     )
     lasting_s = seconds(for_, what="--for") if for_ else None
-    how = _How(auto, every_s, address(listen), lasting_s, state, dry_run)
+    how = _How(auto, every_s, address(listen), lasting_s, state, dry_run, tuple(bench or ()))
     raise typer.Exit(asyncio.run(_watching(settings, name, baseline or [], how)))
 
 
@@ -165,7 +172,7 @@ def accepted(
     cluster = connect(None)
     move = accept(cluster, namespace, name, proposal, who(), time.time())
     place = namespace or cluster.namespace
-    ended = carried(connect, place, name, move, Told())
+    ended = carried(connect, place, name, move, Told(), continued=True)
     output.text(ended.words)
     try:
         concluded(cluster, namespace, name, move, ended, who(), time.time())
@@ -187,14 +194,18 @@ def _watch(
     notifier: Notifier,
 ) -> Watch:
     from speccli.core import config
+    from speccli.core.bench.merge import read_all
     from speccli.core.fallback.gauges import Gauges
     from speccli.core.fallback.sight import Looking
     from speccli.core.fallback.watch import Watch
 
+    result = read_all(how.benches) if how.benches else None
+    environment = config.here()[0]
+    looking = Looking(name, place, settings, how.every_s, known, result, how.state, environment)
     return Watch(
         connect,
         lease,
-        Looking(name, place, settings, how.every_s, known, how.state, config.here()[0]),
+        looking,
         how.auto,
         Gauges(name, how.every_s),
         notifier,

@@ -61,7 +61,7 @@ def carried(
     move: Move,
     reporter: Reporter,
     *,
-    force: bool = False,
+    baseline: float | None = None,
     continued: bool = False,
     clock: Callable[[], float] = time.monotonic,
 ) -> Ended:
@@ -73,7 +73,7 @@ def carried(
         name: What it is called.
         move: What to do.
         reporter: Who is told.
-        force: Whether a configuration that stays down is tried all the same.
+        baseline: Acceptance rate of the recipe's draft when it was well; None: not known.
         continued: Whether it was begun before, perhaps by another process.
         clock: Seconds.
     """
@@ -81,7 +81,7 @@ def carried(
     try:
         if continued and _is_done(connect, namespace, name, move):
             return Ended("done", "it was through already", clock() - began)
-        outcome, words = _carry(connect, namespace, name, move, reporter, force)
+        outcome, words = _carry(connect, namespace, name, move, reporter, baseline)
     except NotLeadingError as error:
         return Ended(None, error.message, clock() - began, lost=True)
     except (UsageError, GateError) as error:
@@ -92,13 +92,18 @@ def carried(
 
 
 def _carry(
-    connect: Connect, namespace: str, name: str, move: Move, reporter: Reporter, force: bool
+    connect: Connect,
+    namespace: str,
+    name: str,
+    move: Move,
+    reporter: Reporter,
+    baseline: float | None,
 ) -> tuple[Outcome, str]:
     if move.kind == "down":
         moved = carry.go(connect, namespace, name, move.target, reporter)
         words = "; ".join((moved.words, *moved.notes))
         return ("failed" if moved.end == "undone" else "done"), words
-    back = carry.restore(connect, namespace, name, reporter, force=force)
+    back = carry.restore(connect, namespace, name, reporter, baseline=baseline)
     if back.verdict != "passed":
         return back.verdict, back.words
     undone = back.moved is not None and back.moved.end == "undone"

@@ -130,6 +130,7 @@ def _state(told: Mapping[str, Any]) -> State:
         seen={str(code): Seen(**each) for code, each in told["seen"].items()},
         proposal=_move(told["proposal"]),
         under_way=_move(told["under_way"]),
+        accepted_at=told["accepted_at"],
     )
 
 

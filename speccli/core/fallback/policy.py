@@ -39,7 +39,8 @@ _MOVES = frozenset({"warning", "critical"})
 
 def decide(state: State, now_is: Situation, terms: Terms, at: float) -> tuple[Decision, State]:
     """What to do, and what is to be remembered of this look."""
-    state = _arrived(state, now_is, at)
+    if now_is.busy is None:  # what comes of it is seen when it is through
+        state = _arrived(state, now_is, at)
     state = replace(state, seen=_seen(state, now_is, terms, at))
     decision = _decide(state, now_is, terms, at)
     return decision, replace(state, proposal=_proposal(decision, state, now_is))
@@ -80,7 +81,9 @@ def _arrived(state: State, now_is: Situation, at: float) -> State:
     rung = now_is.ladder[now_is.at].name
     if state.configuration != now_is.configuration:
         fresh = State(now_is.configuration, rung, at)
-        return replace(fresh, moves=state.moves, under_way=state.under_way)
+        return replace(
+            fresh, moves=state.moves, under_way=state.under_way, accepted_at=state.accepted_at
+        )
     if state.rung == rung:
         return state
     state = replace(state, rung=rung, since=at, seen={})
@@ -254,7 +257,8 @@ def _move(
 def after(state: State, made: Moved) -> State:
     """What is remembered once a move has ended, well or not."""
     last_return = next((m for m in reversed(state.moves) if m.kind == "restore"), None)
-    state = replace(state.with_move(made), under_way=None, proposal=None, seen={})
+    state = replace(state.with_move(made), under_way=None, accepted_at=None)
+    state = replace(state, proposal=None, seen={})
     if made.outcome == "done":
         state = replace(state, rung=made.target, since=made.at)
         if made.kind == "restore":

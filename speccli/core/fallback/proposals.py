@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def accept(
     cluster: Cluster, given: str | None, name: str, proposal: str, by: str, at: float
 ) -> Move:
-    """Take a proposal up; from then on it stands no more.
+    """Take a proposal up; from then on it stands no more. One that was cut short is gone on with.
 
     Args:
         cluster: Where the deployment is.
@@ -36,6 +36,9 @@ def accept(
     """
     namespace = given or cluster.namespace
     kept, now = load(cluster, namespace, name), standing(cluster, namespace, name, at)
+    begun = kept.state.under_way
+    if begun is not None and begun.id == proposal and kept.state.accepted_at is not None:
+        return begun
     move = kept.state.proposal
     if move is None or move.id != proposal:
         stands = f"the one that stands is {move.id}" if move else "none stands"
@@ -53,7 +56,8 @@ def accept(
             hint=f"specctl fallback plan {name}",
         )
     told = entry("accepted", name, by, at, f"accepted: {move.why}", move)
-    save(cluster, namespace, name, kept.after(replace(kept.state, proposal=None), told))
+    state = replace(kept.state, proposal=None, under_way=move, accepted_at=at)
+    save(cluster, namespace, name, kept.after(state, told))
     return move
 
 

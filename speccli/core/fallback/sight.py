@@ -17,6 +17,7 @@ from speccli.core.alert.notify import Notifier
 from speccli.core.alert.verdict import Verdict, readable
 from speccli.core.alert.watch import Watcher, watcher
 from speccli.core.baseline import Baseline, Key
+from speccli.core.bench.results import Result
 from speccli.core.config import Settings
 from speccli.core.fallback.signs import signs
 from speccli.core.fallback.standing import Label, Standing
@@ -24,6 +25,7 @@ from speccli.core.fallback.terms import Sign
 from speccli.core.kube.source import PodSource
 from speccli.core.manifests.names import DEPLOYMENT_LABEL, POOL, POOL_LABEL
 from speccli.core.open import thresholds_of
+from speccli.core.values import Number
 
 _CLEAR = 3
 """Looks in a row without a finding before it is over."""
@@ -39,6 +41,8 @@ class Looking:
     """A Prometheus, or none: then its pods, through the API server."""
     every_s: float
     baselines: tuple[Baseline, ...] = ()
+    bench: Result | None = None
+    """What was measured of the rungs."""
     state: Path | None = None
     environment: Mapping[str, str] | None = None
 
@@ -52,6 +56,8 @@ class Seen:
     blind: str | None
     """Why nothing can be judged; None where it can."""
     traffic: bool
+    batch: Number
+    """Requests in a step of one engine."""
 
 
 class Sight:
@@ -76,14 +82,16 @@ class Sight:
         verdict = await self._watcher.round()
         snapshot = verdict.snapshot
         if snapshot is None:
-            return Seen(verdict, (), verdict.message, traffic=False)
+            nothing = Number.unknown("nothing could be read")
+            return Seen(verdict, (), verdict.message, False, nothing)
         judgement = self._watcher.examiner.judgement
         tokens = snapshot.subject.pool.sums("generation_tokens")
         return Seen(
             verdict,
             signs(snapshot, verdict.findings, judgement),
             None if readable(snapshot) else verdict.message,
-            traffic=tokens is not None and tokens[0] > 0,
+            tokens is not None and tokens[0] > 0,
+            snapshot.fleet.batch_size,
         )
 
     async def aclose(self, at: float) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from speccli.core.fallback import terms
 from speccli.core.fallback.ladder import Ladder, ladder
+from speccli.core.fallback.measured import Bench, passed_over
+from speccli.core.fallback.refusals import configuration, refusals
 from speccli.core.fallback.rungs import standby_draft
 from speccli.core.fallback.serving import Serving, serving
 from speccli.core.fallback.ways import recorded
 from speccli.core.kube.progress import workload_of
-from speccli.core.kube.record import Record, digest, plain_recipe
+from speccli.core.kube.record import Record
 from speccli.core.manifests.names import pool_name
 from speccli.core.recipes.model import Draft
 
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
 
 _BUSY_S = 3600.0
 """How long a revision that is not through counts as under way: a run that was killed never is."""
-_IDENTITY = ("target", "draft", "engine", "serving")
-"""Parts of a recipe that decide whether a draft that was refused is still the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +83,43 @@ def standing(cluster: Cluster, namespace: str | None, name: str, at: float) -> S
 
 def _standing(cluster: Cluster, found: Ladder, place: str, at: float) -> Standing:
     here = serving(found, place)
+    of = configuration(found.top)
+    past = refusals(found.record, of)
     steps = (_top(found), *(_step(found, i) for i in range(len(found.rungs))))
     situation = terms.Situation(
-        configuration=_configuration(found),
+        configuration=of,
         revision=here.revision.number,
         ladder=steps,
         at=_at(found),
         busy=_busy(found.record, at),
         standby=_standby(cluster, found, here),
+        refused=past.count,
+        refused_at=_seconds(past.last),
     )
     draft = found.serving
     return Standing(found, here, _label(here, draft), steps[situation.at].own, situation)
+
+
+def weighed(now: Standing, bench: Bench) -> terms.Situation:
+    """Where it stands, with rungs passed over that a lower one was measured to be faster than.
+
+    As `fallback plan` does it; a warm standby is not passed over.
+    """
+    here = now.situation
+    steps = list(here.ladder)
+    able = [i for i in range(here.at + 1, len(steps)) if steps[i].refusal is None]
+    drafts = [now.found.rungs[i - 1].recipe.draft for i in able]
+    for place, i in enumerate(able):
+        passed = passed_over(bench, drafts, place, now.found.serving)
+        if passed is not None and i != here.standby:
+            steps[i] = replace(steps[i], refusal=passed)
+    return replace(here, ladder=tuple(steps))
+
+
+def top_label(found: Ladder) -> Label:
+    """Of the recipe's own draft, when it serves."""
+    draft = found.top.draft
+    return Label("main", draft.method, draft.k, draft.model, draft.revision)
 
 
 def _label(here: Serving, draft: Draft) -> Label:
@@ -123,20 +149,19 @@ def _at(found: Ladder) -> int:
     return found.rungs.index(found.down[0])
 
 
-def _configuration(found: Ladder) -> str:
-    plain = plain_recipe(found.top)
-    return digest({part: plain.get(part) for part in _IDENTITY})
+def _seconds(at: str | None) -> float | None:
+    """Unix seconds of an RFC 3339 time; None where it is none."""
+    try:
+        return None if at is None else datetime.fromisoformat(at).timestamp()
+    except ValueError:
+        return None
 
 
 def _busy(record: Record, at: float) -> str | None:
     current = record.current
     if current.state not in {"applying", "applied"} and current.trial is None:
         return None
-    try:
-        age = at - datetime.fromisoformat(current.at).timestamp()
-    except ValueError:
-        age = 0.0
-    if age > _BUSY_S:
+    if at - (_seconds(current.at) or at) > _BUSY_S:
         return None
     what = "is being deployed" if current.trial is None else "is tried in a canary"
     return f"revision {current.number} {what} by {current.by}"

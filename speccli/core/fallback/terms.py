@@ -171,6 +171,8 @@ class State:
     proposal: Move | None = None
     under_way: Move | None = None
     """A move that was begun and of which no end is known."""
+    accepted_at: float | None = None
+    """When a person took it up, who carries it; None: the watch does."""
 
     def with_move(self, made: Moved) -> State:
         """The same with one more move."""

@@ -19,11 +19,12 @@ from speccli.core.fallback.carrying import Carrying, Connect, Ended, carried, fe
 from speccli.core.fallback.gauges import Gauges
 from speccli.core.fallback.kept import Kept, load, save, telling
 from speccli.core.fallback.lease import Lease
+from speccli.core.fallback.measured import Bench
 from speccli.core.fallback.notices import accept_command, as_verdict, notices
 from speccli.core.fallback.policy import after, decide
-from speccli.core.fallback.sight import Looking, Seen, Sight
+from speccli.core.fallback.sight import Looking, Seen, Sight, baseline_of
 from speccli.core.fallback.signs import DOWN, Crashes
-from speccli.core.fallback.standing import Stand, Standing, standing
+from speccli.core.fallback.standing import Stand, Standing, standing, top_label, weighed
 from speccli.core.fallback.terms import (
     Decision,
     Go,
@@ -46,6 +47,8 @@ _TRIES = 3
 """Times that a move which was cut short is gone on with before it has failed."""
 _LEAVE_S = 8.0
 """How long a move may take to notice that it is to stop."""
+ACCEPTED_S = 3600.0
+"""How long who accepted a proposal may take to carry it out before others are decided on."""
 _TOLD: dict[str, What] = {
     "bottom": "exhausted",
     "exhausted": "exhausted",
@@ -103,7 +106,8 @@ class Watch:
             return
         self._back()
         seen = await self._look(now, at)
-        situation = _with(now.situation, seen, crash)
+        bench = Bench(self.looking.bench, now.found.top, seen.batch)
+        situation = _with(weighed(now, bench), seen, crash)
         untold = 0
         if self.lease.leads:
             try:
@@ -171,9 +175,17 @@ class Watch:
         self, now: Standing, kept: Kept, seen: Seen, situation: Situation, at: float
     ) -> int:
         """What follows from it; how many could not be told of it."""
-        if kept.state.under_way is not None:
-            await self._go_on(kept, kept.state.under_way, situation, at)
+        begun, taken = kept.state.under_way, kept.state.accepted_at
+        if begun is not None and taken is None:
+            await self._go_on(now, kept, begun, situation, at)
             return 0
+        if begun is not None and taken is not None:
+            if at - taken < ACCEPTED_S:
+                busy = f"proposal {begun.id} was accepted, and is being carried out"
+                situation = replace(situation, busy=busy)
+            else:
+                state = replace(kept.state, under_way=None, accepted_at=None)
+                kept = replace(kept, state=state)
         terms = Terms.of(now.found.top.fallback, auto=self.auto, every_s=self.looking.every_s)
         decision, state = decide(kept.state, situation, terms, at)
         entries = self._entries(kept.state, state, decision, at)
@@ -185,7 +197,7 @@ class Watch:
         await self._tell(entries)
         self._say_why(decision)
         if isinstance(decision, Go):
-            self._begin(decision.move, continued=False)
+            self._begin(decision.move, now, continued=False)
         why = "moving" if isinstance(decision, Go) else decision.why
         self.gauges.stands(state, situation, why)
         found = notices(decision, state, situation, self._name, self._place)
@@ -239,7 +251,9 @@ class Watch:
 
     # ---- moving ----
 
-    async def _go_on(self, kept: Kept, move: Move, situation: Situation, at: float) -> None:
+    async def _go_on(
+        self, now: Standing, kept: Kept, move: Move, situation: Situation, at: float
+    ) -> None:
         """A move that was begun, here or by another leader, is completed before all else."""
         words = f"{move.source} → {move.target} was begun and is gone on with"
         told = entry("continued", self._name, self.lease.who, at, words, move)
@@ -247,12 +261,21 @@ class Watch:
             await asyncio.to_thread(self._save, kept.after(kept.state, told))
             await self._tell((told,))
         self.gauges.stands(kept.state, situation, "moving")
-        self._begin(move, continued=True)
+        self._begin(move, now, continued=True)
 
-    def _begin(self, move: Move, *, continued: bool) -> None:
+    def _begin(self, move: Move, now: Standing, *, continued: bool) -> None:
+        base = baseline_of(self.looking.baselines, top_label(now.found), own=True)
+        well = None if base is None else base.rate
+
         def work() -> Ended:
             return self.carry(
-                self._fenced, self._place, self._name, move, self.reporter, continued=continued
+                self._fenced,
+                self._place,
+                self._name,
+                move,
+                self.reporter,
+                baseline=well,
+                continued=continued,
             )
 
         self._moving = Carrying(move, work)

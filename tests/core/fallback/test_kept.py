@@ -28,6 +28,7 @@ STATE = State(
     {"ZERO_ACCEPTANCE": Seen(NOON, NOON + 30)},
     MOVE,
     replace(MOVE, id="ffffffff"),
+    NOON + 2,
 )
 
 

@@ -13,14 +13,17 @@ import pytest
 
 from speccli.core.baseline import Baseline, Key
 from speccli.core.config import Settings
+from speccli.core.fallback.measured import Bench
 from speccli.core.fallback.sight import Looking, Sight, baseline_of, settings_of
-from speccli.core.fallback.standing import Label, Standing, standing
+from speccli.core.fallback.standing import Label, Standing, standing, weighed
 from speccli.core.kube.record import as_object
 from speccli.core.kube.source import PodSource
 from speccli.core.sources.scrape import ScrapeSource
 from speccli.core.sources.targets import parse_targets
+from speccli.core.values import Number
 from tests.core.alert.streams import recorded
 from tests.core.fallback.test_carry import World
+from tests.core.fallback.test_measured import usual
 from tests.core.fallback.watched import Server
 from tests.support.engine_page import Engine, serving
 
@@ -155,3 +158,18 @@ def test_low_acceptance_under_ngram_is_no_sign_and_under_eagle3_it_is(
     with serving(Engine(accepted=0.2)) as url:
         assert asyncio.run(look(before, tmp_path / "a")) == ["LOW_ACCEPTANCE"]
         assert asyncio.run(look(after, tmp_path / "b")) == []
+
+
+def test_a_rung_is_passed_over_where_a_lower_one_was_measured_to_be_faster() -> None:
+    """As the plan does it: n-gram loses at batch 64, and wins at 8."""
+    now = stands(World(standby=False))
+
+    def refused(batch: float) -> list[str]:
+        told = weighed(now, Bench(usual(), now.found.top, Number.known(batch)))
+        return [step.name for step in told.ladder if step.refusal is not None]
+
+    assert refused(8) == []
+    assert refused(64) == ["ngram"]
+    warm = stands(World())
+    told = weighed(warm, Bench(usual(), warm.found.top, Number.known(64)))
+    assert told.ladder[2].refusal is None  # what is warm is not passed over

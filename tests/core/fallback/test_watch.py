@@ -80,6 +80,37 @@ def carry_accepted(watched: Watched, proposal: str) -> Ended:
     return ended
 
 
+def test_while_a_person_carries_a_proposal_nothing_else_is_proposed() -> None:
+    watched = Watched(auto=False)
+    watched.signs["eagle3"] = (ZERO,)
+    watched.look(seconds=120)
+    move = watched.kept.state.proposal
+    assert move is not None
+    server: Any = watched.server
+    assert accept(server, None, "chat", move.id, "me@here", watched.at) == move
+    watched.look(seconds=600)
+    assert watched.audit == ["proposed", "accepted"]
+    assert watched.page()['state{why="busy"}'] == 1
+    assert watched.channel.lines[-1] == "RESOLVED warning FALLBACK_PROPOSED chat"
+    # Killed before anything was done: the same command goes on with it.
+    assert carry_accepted(watched, move.id).outcome == "done"
+    assert watched.audit == ["proposed", "accepted", "done"]
+    assert [made.by for made in watched.kept.state.moves] == ["me@here"]
+
+
+def test_a_proposal_that_was_accepted_and_never_carried_is_made_again() -> None:
+    watched = Watched(auto=False)
+    watched.signs["eagle3"] = (ZERO,)
+    watched.look(seconds=120)
+    move = watched.kept.state.proposal
+    assert move is not None
+    server: Any = watched.server
+    accept(server, None, "chat", move.id, "me@here", watched.at)
+    watched.look(seconds=3900)
+    assert watched.audit == ["proposed", "accepted", "proposed"]
+    assert watched.kept.state.under_way is None
+
+
 def test_a_proposal_that_is_outdated_or_none_is_refused() -> None:
     watched = Watched(auto=False)
     watched.signs["eagle3"] = (ZERO,)

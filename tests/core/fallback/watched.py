@@ -21,6 +21,7 @@ from speccli.core.fallback.terms import Sign
 from speccli.core.fallback.watch import Watch
 from speccli.core.kube.errors import Asked, Conflict, Unreachable
 from speccli.core.stats.snapshot import Snapshot
+from speccli.core.values import Number
 from tests.core.deploy.fake_cluster import FakeCluster
 from tests.core.fallback.situations import sign
 from tests.core.fallback.test_carry import World
@@ -93,9 +94,10 @@ class Seeing:
         told = self._watched
         told.looks += 1
         if told.blind:
-            return Seen(Verdict("unknown", told.blind), (), told.blind, traffic=False)
+            return Seen(Verdict("unknown", told.blind), (), told.blind, False, told.batch)
         signs = told.signs.get(self.label.method, ())
-        return Seen(Verdict("ok", "", snapshot=told.snapshot), signs, None, traffic=True)
+        verdict = Verdict("ok", "", snapshot=told.snapshot)
+        return Seen(verdict, signs, None, True, told.batch)
 
     async def aclose(self, _at: float) -> None:
         return
@@ -126,6 +128,7 @@ class Watched:
         self.blind: str | None = None
         self.labels: list[str] = []
         self.looks = 0
+        self.batch = Number.known(8.0)
         self.lines: list[str] = []
         self.channel = Channel()
         self.lease = Led()
