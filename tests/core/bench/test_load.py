@@ -103,7 +103,7 @@ async def test_a_row_of_so_many_seconds_measures_what_was_sent_in_them() -> None
     outcome = await put(Clock(), requests=None, seconds=0.3)
     assert outcome.seconds == pytest.approx(0.3)
     sent = [answer.sent for answer in outcome.measured]
-    assert min(sent) == pytest.approx(outcome.opened, abs=0.01)
+    assert min(sent) >= outcome.opened - 0.01
     assert max(sent) < outcome.closed
     assert all(a.sent >= outcome.closed for a in outcome.others if int(a.prompt) >= 4)
 
@@ -144,7 +144,7 @@ async def test_no_request_outlives_an_interruption() -> None:
 
 @pytest.mark.parametrize("seed", [1, 3])
 async def test_an_open_loop_of_so_many_seconds_ends_where_nothing_is_in_flight(seed: int) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         outcome = await put(
             Clock(), concurrency=None, rate=3.0, warmup=1, requests=None, seconds=0.5, seed=seed
         )
@@ -166,3 +166,11 @@ async def test_what_the_client_does_after_the_window_is_not_its_cost_in_it() -> 
     outcome = await put(Busy(), concurrency=2, requests=None, seconds=0.2)
     assert outcome.seconds == pytest.approx(0.2, abs=0.02)
     assert outcome.cpu_s < 0.15
+
+
+async def test_looking_how_late_it_is_wakes_the_client_seldom() -> None:
+    """A slow server leaves a client asleep; a timer ten times a second cost a third of its CPU."""
+    slow = Clock(steps=100)
+    outcome = await put(slow, concurrency=1, warmup=0, requests=2, window="whole")
+    assert outcome.seconds > 0.5
+    assert 1 <= len(outcome.lags) <= 1 + 4 * outcome.seconds
