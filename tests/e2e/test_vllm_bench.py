@@ -74,6 +74,12 @@ def test_acceptance_is_the_servers_own_count_and_arms_are_paired(
         assert set(without.samples.output_tokens) == {TOKENS}
     (cell,) = compare(result).cells
     assert cell.speedup.value is not None
+    for arm in result.arms:
+        assert arm.server is not None
+        blocks, size = arm.server.num_gpu_blocks.value, arm.server.block_size.value
+        assert blocks
+        assert size
+        assert 0 < (arm.server.kv_cache_tokens.value or 0) <= blocks * size
 
 
 @pytest.fixture

@@ -305,6 +305,7 @@ def _notes(result: Result, cells: Sequence[Cell]) -> Iterator[str]:
         )
     if 1 < min((cell.repeats for cell in cells), default=0) < 3:
         yield FEW
+    yield from _structured(result)
     untold = [row for row in result.rows if row.usable and row.contaminated is None]
     if untold:
         why = untold[0].contaminated_reason or "the file does not tell"
@@ -315,3 +316,18 @@ def _notes(result: Result, cells: Sequence[Cell]) -> Iterator[str]:
     client = result.provenance.client
     if client is not None and client.saturated:
         yield f"the load generator was saturated: {client.reason or 'latencies are too long'}"
+
+
+def _structured(result: Result) -> Iterator[str]:
+    """How many answers were what a schema asked for, by arm."""
+    told = []
+    for arm in result.arms:
+        held = [row.structured for row in result.rows_of(arm.name) if row.structured is not None]
+        if held:
+            whole, cut = sum(each.answers for each in held), sum(each.cut_off for each in held)
+            parsed = f"{sum(each.parsed for each in held)} of {whole} of {arm.name}"
+            told.append(f"{parsed} ({cut} cut off)" if cut else parsed)
+    if told:
+        yield f"answers held to {result.load.structured or 'a schema'} that are JSON: " + (
+            ", ".join(told)
+        )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from speccli.core.bench.compare import Cell, Comparison, compare
-from speccli.core.bench.results import Client, Result, Row
+from speccli.core.bench.results import Client, Result, Row, Structured
 from speccli.core.errors import UsageError
 from speccli.core.values import Number
 from speccli.core.views.bench import doubts
@@ -184,6 +184,13 @@ def test_notes_say_what_the_numbers_are_not() -> None:
     assert "2 comparisons" in notes
     assert "Holm" in notes
     assert "fewer than three repeats" not in notes
+
+
+def test_answers_held_to_a_schema_are_counted_by_arm() -> None:
+    result = bench([PLAIN, eagle(1.5)], batches=(8,), prompts=20)
+    held = changed(result, lambda row: True, structured=Structured(20, 18, 2))
+    assert any("54 of 60 of eagle3 (6 cut off)" in note for note in compare(held).notes)
+    assert not any("JSON" in note for note in compare(result).notes)
 
 
 def test_two_repeats_are_said_to_be_few() -> None:
