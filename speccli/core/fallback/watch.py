@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from speccli.core.alert.notify import Notifier
+from speccli.core.alert.verdict import Verdict
 from speccli.core.deploy.asked import Reporter
 from speccli.core.errors import SpecctlError
 from speccli.core.fallback.audit import Entry, What, emit, entry
@@ -45,6 +46,7 @@ _KEEP_S = 30.0
 """How often a hold that goes on is written down."""
 _TRIES = 3
 """Times that a move which was cut short is gone on with before it has failed."""
+_TELLING_S = 10.0
 _LEAVE_S = 8.0
 """How long a move may take to notice that it is to stop."""
 ACCEPTED_S = 3600.0
@@ -201,11 +203,19 @@ class Watch:
         why = "moving" if isinstance(decision, Go) else decision.why
         self.gauges.stands(state, situation, why)
         found = notices(decision, state, situation, self._name, self._place)
-        said = await self.notifier.tell(as_verdict(seen.verdict, found), at)
+        return await self._notify(as_verdict(seen.verdict, found), at)
+
+    async def _notify(self, verdict: Verdict, at: float) -> int:
+        """Tell people; how many channels could not be told."""
+        try:
+            async with asyncio.timeout(_TELLING_S):
+                said = await self.notifier.tell(verdict, at)
+        except TimeoutError:
+            said = [f"notifications took more than {_TELLING_S:g} s"]
         for text in (each for each in said if each not in self._untold):
             self._warn(text)
         self._untold = frozenset(said)
-        return sum("was not told" in text for text in said)
+        return sum("was not told" in text or "took more" in text for text in said)
 
     def _save(self, kept: Kept) -> Kept:
         saved = save(self._fenced(None), self._place, self._name, kept)

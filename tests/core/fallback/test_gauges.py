@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import get_args
+
 from speccli.core.fallback.gauges import Gauges
-from speccli.core.fallback.terms import Moved, State
+from speccli.core.fallback.terms import Moved, State, Why
 from speccli.core.metrics.parse import parse_sample
 from tests.core.fallback.situations import NOON, standing
 
@@ -41,6 +44,19 @@ def test_moves_are_counted_by_what_they_came_to() -> None:
     labels = 'deployment="chat",kind="down",from="eagle3",to="ngram"'
     assert f'specctl_fallback_moves_total{{{labels},outcome="done"}} 2' in page
     assert f'specctl_fallback_moves_total{{{labels},outcome="failed"}} 1' in page
+
+
+def test_every_metric_is_in_the_contract() -> None:
+    told = gauges(Clock())
+    told.looked(leads=True, blind=False)
+    told.moved(Moved(NOON, "down", "eagle3", "ngram", "done"))
+    told.stands(State(), standing(), "well")
+    contract = (Path(__file__).parents[3] / "docs" / "contracts.md").read_text()
+    names = {line.split()[2] for line in told.page().splitlines() if line.startswith("# TYPE")}
+    assert len(names) == 11
+    assert [name for name in names if f"`{name}" not in contract] == []
+    whys = [*get_args(Why), "moving", "follows"]
+    assert [why for why in whys if f"`{why}`" not in contract] == []
 
 
 def test_the_page_is_one_that_prometheus_reads_whatever_the_name() -> None:
