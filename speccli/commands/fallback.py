@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from speccli import output
+from speccli.commands import _fallback_moves as moves
 from speccli.commands import _fallback_plan
 from speccli.commands._cluster_options import (
     BesideOption,
@@ -20,12 +20,15 @@ from speccli.commands._cluster_options import (
     state,
 )
 from speccli.commands._fallback_watch import accepted, watch
+from speccli.core.errors import UsageError
 from speccli.options import FormatOption
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from speccli.core.deploy.asked import Asked
+    from speccli.core.deploy.place import Here
     from speccli.core.fallback.ladder import Ladder
-    from speccli.core.kube.client import Cluster
 
 _EPILOG = """Exit codes: 0 ok · 2 refused, failed or refuted · 3 not ready in time, or not to be
 told · 64 usage · 70 a bug in specctl · 130 interrupted."""
@@ -93,13 +96,16 @@ def apply(
     wait: Wait = True,
     timeout: Timeout = None,
     accept: Accept = None,
+    dry_run: moves.DryRun = False,
+    out: moves.Out = None,
     beside: BesideOption = None,
     output_format: FormatOption = output.Format.TABLE,
 ) -> None:
     """Serve the same target with a lesser draft, or without one.
 
-    A new revision, rolled out and proven like every other: the pods are restarted, one after the
-    other where no GPU is free. `fallback restore` brings back what was served before.
+    Where a pool standby is warm it takes the traffic, once it is proven and has the servers for
+    it; else the pods are replaced, one after the other where no GPU is free. What is refuted then
+    is undone by itself. `fallback restore` brings back what was served before.
     """
     from speccli.core.fallback.ways import down
 
@@ -109,9 +115,14 @@ def apply(
         )
     here = is_local(name, to, namespace, context, kubeconfig)
     connect = connector(kubeconfig, context, namespace)
-    found, place = _ladder(name, here, namespace, connect)
-    asked = _with(down(found, rung, place), accept, beside)
-    raise typer.Exit(_run(asked, here, connect, wait, timeout, output_format))
+    asked_for = moves.Move(
+        connect, namespace, name, tuple(accept or ()), timeout, dry_run, out, output_format
+    )
+    if not here:
+        raise typer.Exit(moves.apply(asked_for, rung, wait=wait))
+    moves.here_only(asked_for)
+    asked = _with(down(_ladder(name), rung, None), accept, beside)
+    raise typer.Exit(_run(asked, wait, timeout, output_format))
 
 
 @app.command("restore", epilog=_EPILOG)
@@ -124,22 +135,36 @@ def restore(
     wait: Wait = True,
     timeout: Timeout = None,
     accept: Accept = None,
+    force: moves.Force = False,
+    baseline: moves.BaselineName = None,
+    lasting: moves.Lasting = "30m",
+    dry_run: moves.DryRun = False,
+    out: moves.Out = None,
     beside: BesideOption = None,
     output_format: FormatOption = output.Format.TABLE,
 ) -> None:
-    """Bring back the revision that fallbacks led away from."""
-    from speccli.core.deploy.place import place as place_of
-    from speccli.core.fallback.ways import back, restored, restored_here
+    """Bring back what fallbacks led away from, once a canary of it has passed.
+
+    On a cluster one server with the draft joins what serves, and is compared with its siblings
+    window by window: acceptance, time per output token, failed requests. Only what is shown to be
+    no worse comes back. Refused, the canary goes and all stays as it is; refused twice, until the
+    draft or the recipe changes.
+    """
+    from speccli.core.fallback.ways import back, restored_here
 
     here = is_local(name, to, namespace, context, kubeconfig)
     connect = connector(kubeconfig, context, namespace)
-    found, place = _ladder(name, here, namespace, connect)
-    if here:
-        asked = restored_here(place_of(state(), name), back(found))
-    else:
-        asked = restored(connect(None), place, name, back(found))
-    asked = _with(asked, accept, beside)
-    raise typer.Exit(_run(asked, here, connect, wait, timeout, output_format))
+    asked_for = moves.Move(
+        connect, namespace, name, tuple(accept or ()), timeout, dry_run, out, output_format
+    )
+    if not here:
+        if not wait:
+            raise UsageError("a canary is waited for", hint="leave --no-wait out")
+        raise typer.Exit(moves.restore(asked_for, force=force, baseline=baseline, lasting=lasting))
+    moves.here_only(asked_for, force=force, baseline=baseline)
+    found = _ladder(name)
+    asked = _with(restored_here(place_of(state(), name), back(found)), accept, beside)
+    raise typer.Exit(_run(asked, wait, timeout, output_format))
 
 
 app.command("watch", epilog=_EPILOG)(watch)
@@ -151,31 +176,25 @@ def _with(asked: Asked, accept: list[str] | None, beside: bool | None) -> Asked:
     return replace(asked, accept=(*asked.accept, *(accept or ())), beside=beside)
 
 
-def _ladder(
-    name: str, here: bool, namespace: str | None, connect: Callable[[float | None], Cluster]
-) -> tuple[Ladder, str | None]:
-    """The ladder, and its namespace; None for a local deployment."""
+def _ladder(name: str) -> Ladder:
+    """The ladder of a local deployment."""
+    from speccli.core.fallback.ways import on_this_machine
+
+    return on_this_machine(place_of(state(), name))
+
+
+def place_of(folder: Path, name: str) -> Here:
+    """Where a local deployment is kept."""
     from speccli.core.deploy.place import place
-    from speccli.core.fallback.ways import on_cluster, on_this_machine
 
-    if here:
-        return on_this_machine(place(state(), name)), None
-    return on_cluster(connect(None), namespace, name)
+    return place(folder, name)
 
 
-def _run(
-    asked: Asked,
-    here: bool,
-    connect: Callable[[float | None], Cluster],
-    wait: bool,
-    timeout: str | None,
-    output_format: output.Format,
-) -> int:
+def _run(asked: Asked, wait: bool, timeout: str | None, output_format: output.Format) -> int:
     from dataclasses import replace
 
-    from speccli.commands.deploy import run, run_local
+    from speccli.commands.deploy import run_local
     from speccli.core.units import seconds
 
     limit = None if timeout is None else seconds(timeout, what="--timeout")
-    asked = replace(asked, wait=wait, timeout_s=limit)
-    return run_local(asked, output_format) if here else run(connect, asked, output_format)
+    return run_local(replace(asked, wait=wait, timeout_s=limit), output_format)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from speccli.core.deploy.asked import Reporter
 from speccli.core.errors import UsageError
 from speccli.core.fallback.ladder import Ladder, choose, is_less
 from speccli.core.fallback.moving import Connect, Mover, Outcome, Terms
+from speccli.core.fallback.pools import Warm
 from speccli.core.fallback.restoring import Restored, restore
 from speccli.core.fallback.retry import persistently
 from speccli.core.fallback.rungs import standby_draft
@@ -63,28 +65,54 @@ def go(
     def once() -> Outcome:
         found, place = on_cluster(connect(None), namespace, name)
         mover = Mover(connect, serving(found, place), reporter, terms, began, clock, sleep)
-        return _down(found, mover, rung)
+        return _carried(mover, choose_way(found, mover, rung))
 
     return persistently(once, reporter, clock=clock, sleep=sleep)
 
 
-def _down(found: Ladder, mover: Mover, rung: str | None) -> Outcome:
-    """By whichever way there is."""
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which way down there is."""
+
+    kind: Literal["complete", "switch", "behind", "roll"]
+    """complete: a switch that was begun. behind: the main pool, while the standby serves."""
+    to: Serving
+    """What is to serve."""
+    former: Serving
+    seen: Warm | None = None
+    """The standby, where it is to take the traffic."""
+
+
+def choose_way(found: Ladder, mover: Mover, rung: str | None) -> Chosen:
+    """The way that there is now. The standby is asked; nothing is changed.
+
+    Raises:
+        UsageError: there is no such step.
+    """
     here, before = mover.here, _begun_from(found, mover.here, rung)
     if before is not None and before.traffic != here.traffic:
-        return mover.completed(before)
+        return Chosen("complete", here, before)
     if before is not None:
-        return mover.behind(here.recipe) if here.traffic == "standby" else mover.roll(here, before)
+        return Chosen("behind" if here.traffic == "standby" else "roll", here, before)
     if _may_switch(found, here, rung):
         seen = mover.warm("standby")
         if seen.sick is None:
-            return mover.switch("standby", seen)
+            options = replace(here.options, traffic="standby")
+            return Chosen("switch", replace(here, options=options), here, seen)
         mover.note(f"the standby is not taken: {seen.sick}")
         rung = _below_standby(found, here, seen.sick)
     recipe = choose(found, rung).recipe
     if here.traffic == "standby":
-        return mover.behind(pinned(recipe, here))
-    return mover.roll(replace(here, recipe=recipe), here)
+        return Chosen("behind", replace(here, recipe=pinned(recipe, here)), here)
+    return Chosen("roll", replace(here, recipe=recipe), here)
+
+
+def _carried(mover: Mover, way: Chosen) -> Outcome:
+    if way.kind == "complete":
+        return mover.completed(way.former)
+    if way.seen is not None:
+        return mover.switch("standby", way.seen)
+    return mover.behind(way.to.recipe) if way.kind == "behind" else mover.roll(way.to, way.former)
 
 
 def _begun_from(found: Ladder, here: Serving, rung: str | None) -> Serving | None:

@@ -112,6 +112,45 @@ def restore(
     return persistently(once, reporter, clock=clock, sleep=sleep)
 
 
+def way_back(found: Ladder, here: Serving) -> tuple[Serving, Serving]:
+    """What would serve again, and what serves with a canary of it.
+
+    Raises:
+        UsageError: nothing led away from anything.
+    """
+    to = _target(found, here)
+    if to is None:
+        raise _nowhere(found)
+    return to, _with_canary(here, to)
+
+
+def _nowhere(found: Ladder) -> UsageError:
+    name, number = found.record.name, found.record.current.number
+    return UsageError(
+        f"no fallback led to revision {number} of {name}",
+        hint=f"specctl rollback {name} brings any former revision back",
+    )
+
+
+def _target(found: Ladder, here: Serving) -> Serving | None:
+    """What is to serve again; None: nothing led away from anything."""
+    to = None if found.back is None else serving(found, here.namespace, found.back)
+    if here.traffic == "standby" and is_less(here.draft, here.recipe.draft):
+        # Whatever was deployed since, the main pool has it.
+        same = to is not None and to.recipe == here.recipe
+        to = to if same else here
+    if to is None:
+        return None
+    return replace(to, options=replace(to.options, traffic="main", raised={}))
+
+
+def _with_canary(here: Serving, to: Serving) -> Serving:
+    """What serves, and one server of what is to serve again in its traffic."""
+    pool = replace(here.recipe.pools.get("canary", Pool()), draft=to.recipe.draft, min=1, max=1)
+    recipe = replace(here.recipe, pools={**here.recipe.pools, "canary": pool})
+    return replace(here, recipe=recipe)
+
+
 class _Restore:
     """One restore of one deployment."""
 
@@ -130,16 +169,13 @@ class _Restore:
 
     def run(self, *, force: bool) -> Restored:
         """From wherever it is."""
-        current, to = self._record.current, self._target()
+        current, to = self._record.current, _target(self._found, self._here)
         tried = self._last_trial()
         begun = current.restores is not None and current.state in {"applying", "applied"}
         if to is None and begun and tried is not None and tried.get("verdict") == "passed":
             return self._complete()
         if to is None:
-            raise UsageError(
-                f"no fallback led to revision {current.number} of {self._here.name}",
-                hint=f"specctl rollback {self._here.name} brings any former revision back",
-            )
+            raise _nowhere(self._found)
         if current.trial is not None:
             return self._go_on(to, current.trial)
         if tried is not None and tried.get("verdict") == "passed" and current.restores is None:
@@ -164,18 +200,6 @@ class _Restore:
         return None
 
     # ---- where to ----
-
-    def _target(self) -> Serving | None:
-        """What is to serve again; None: nothing led away from anything."""
-        here, back = self._here, self._found.back
-        to = None if back is None else serving(self._found, here.namespace, back)
-        if here.traffic == "standby" and is_less(here.draft, here.recipe.draft):
-            # Whatever was deployed since, the main pool has it.
-            same = to is not None and to.recipe == here.recipe
-            to = to if same else here
-        if to is None:
-            return None
-        return replace(to, options=replace(to.options, traffic="main", raised={}))
 
     def _kept_down(self, to: Serving) -> Restored | None:
         """Why it is not even tried; None: it is."""
@@ -211,7 +235,7 @@ class _Restore:
 
     def _crowded(self, to: Serving) -> str | None:
         """Why the canary finds no GPU; None: it does, or it cannot be told."""
-        with_canary = self._with_canary(to)
+        with_canary = _with_canary(self._here, to)
         unit = with_canary.unit("canary")
         made = objects(with_canary.recipe, with_canary.options)
         seen = room.look(self._cluster, [unit], made, self._here.namespace)
@@ -221,13 +245,6 @@ class _Restore:
         return f"a canary needs {per_pod} GPUs of one node, and {free} are free in all"
 
     # ---- the canary ----
-
-    def _with_canary(self, to: Serving) -> Serving:
-        """What serves, and one server of what is to serve again in its traffic."""
-        here = self._here
-        pool = replace(here.recipe.pools.get("canary", Pool()), draft=to.recipe.draft, min=1, max=1)
-        recipe = replace(here.recipe, pools={**here.recipe.pools, "canary": pool})
-        return replace(here, recipe=recipe)
 
     def _try(self, to: Serving) -> Restored:
         here = self._here
@@ -240,7 +257,7 @@ class _Restore:
             "ended": None,
         }
         self._reporter.say(f"a canary with {to.words} is tried in the traffic of {here.words}")
-        asked = replace(self._with_canary(to).asked(), trial=what, awaited=("canary",))
+        asked = replace(_with_canary(self._here, to).asked(), trial=what, awaited=("canary",))
         return self._tried(to, asked)
 
     def _go_on(self, to: Serving, told: Mapping[str, Any]) -> Restored:

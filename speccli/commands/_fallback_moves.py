@@ -1,0 +1,180 @@
+"""`specctl fallback apply` and `restore` on a cluster: moved, tried, or written as files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from speccli import diagnostics, output
+from speccli.commands._cluster_options import Told
+from speccli.commands.deploy import interrupted
+from speccli.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from speccli.core.fallback.preview import Preview
+    from speccli.core.kube.client import Cluster
+
+    Connect = Callable[[float | None], Cluster]
+
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show each call, tried on the server; change nothing.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="Write what would serve as manifests, for a repository; change nothing.",
+    ),
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Try again what was refused before, without waiting.")
+]
+BaselineName = Annotated[
+    str | None,
+    typer.Option(
+        "--baseline", metavar="NAME", help="What the canary's acceptance is held against too."
+    ),
+]
+Lasting = Annotated[
+    str,
+    typer.Option("--canary-for", metavar="TIME", help="How long a canary is tried at most."),
+]
+_GOES_ON = "what was begun goes on; the same command completes it"
+
+
+@dataclass(frozen=True)
+class Move:
+    """What was typed of a move."""
+
+    connect: Connect
+    namespace: str | None
+    name: str
+    accept: tuple[str, ...]
+    timeout: str | None
+    dry_run: bool
+    out: Path | None
+    output_format: output.Format
+
+    @property
+    def timeout_s(self) -> float | None:
+        """For each rollout."""
+        from speccli.core.units import seconds
+
+        return None if self.timeout is None else seconds(self.timeout, what="--timeout")
+
+
+def here_only(move: Move, *, force: bool = False, baseline: str | None = None) -> None:
+    """Refuse what is for clusters, where the deployment is on this machine.
+
+    Raises:
+        UsageError: such an option was given.
+    """
+    given = {
+        "--dry-run": move.dry_run,
+        "--out": move.out is not None,
+        "--force": force,
+        "--baseline": baseline is not None,
+    }
+    for option, there in given.items():
+        if there:
+            raise UsageError(
+                f"{option} is for deployments on a cluster; {move.name} is on this machine",
+                hint="specctl fallback plan shows what would be done",
+            )
+
+
+def apply(move: Move, rung: str | None, *, wait: bool) -> int:
+    """Down the ladder; the exit code."""
+    from speccli.core.fallback import carry, preview
+    from speccli.core.views import fallback_moves as view
+
+    if move.dry_run or move.out:
+        made = preview.down(move.connect, move.namespace, move.name, rung, Told())
+        return _shown(move, made)
+    with interrupted(_GOES_ON):
+        outcome = carry.go(
+            move.connect,
+            move.namespace,
+            move.name,
+            rung,
+            Told(),
+            accept=move.accept,
+            wait=wait,
+            timeout_s=move.timeout_s,
+        )
+    diagnostics.settle()
+
+    def table() -> RenderableType:
+        from speccli.tables.fallback_moves import moved_table
+
+        return moved_table(outcome)
+
+    output.emit(lambda: view.moved(outcome), table, move.output_format)
+    return int(outcome.exit_code)
+
+
+def restore(move: Move, *, force: bool, baseline: str | None, lasting: str) -> int:
+    """Back through a canary; the exit code."""
+    from speccli.core.fallback import carry, preview
+    from speccli.core.units import seconds
+    from speccli.core.views import fallback_moves as view
+
+    if move.dry_run or move.out:
+        return _shown(move, preview.back(move.connect, move.namespace, move.name, Told()))
+    lasting_s, rate = seconds(lasting, what="--canary-for"), _rate(baseline)
+    with interrupted(_GOES_ON):
+        told = carry.restore(
+            move.connect,
+            move.namespace,
+            move.name,
+            Told(),
+            force=force,
+            accept=move.accept,
+            timeout_s=move.timeout_s,
+            baseline=rate,
+            lasting_s=lasting_s,
+        )
+    diagnostics.settle()
+
+    def table() -> RenderableType:
+        from speccli.tables.fallback_moves import restored_table
+
+        return restored_table(told)
+
+    output.emit(lambda: view.restored(told), table, move.output_format)
+    return int(told.exit_code)
+
+
+def _rate(baseline: str | None) -> float | None:
+    """The acceptance rate of a baseline."""
+    from speccli.commands._cluster_options import state
+    from speccli.core.baseline.store import Store
+
+    return None if baseline is None else Store(state()).get(baseline).rate
+
+
+def _shown(move: Move, made: Preview) -> int:
+    """A move that is not made: its calls, or its files."""
+    from speccli.core.manifests.folder import write
+    from speccli.core.views import fallback_moves as view
+
+    if move.out is not None:
+        paths = write(move.out, made.texts)
+        diagnostics.say(f"{len(paths)} files in {move.out}: {made.source} → {made.target}")
+        for part in made.parts[:-1]:
+            diagnostics.warn(f"see to it before they are applied: {part.words}")
+
+    def table() -> RenderableType:
+        from speccli.tables.fallback_moves import preview_table
+
+        return preview_table(made)
+
+    output.emit(lambda: view.previewed(made), table, move.output_format)
+    return 0

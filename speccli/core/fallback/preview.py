@@ -1,0 +1,137 @@
+"""What a move would come to, call by call, and as files for whoever deploys from a repository."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from speccli.core.deploy import cluster as deploying
+from speccli.core.deploy.asked import Asked, Prepared, Reporter
+from speccli.core.fallback import pools
+from speccli.core.fallback.carry import Chosen, choose_way
+from speccli.core.fallback.moving import Connect, Mechanism, Mover, Terms
+from speccli.core.fallback.restoring import way_back
+from speccli.core.fallback.serving import serving
+from speccli.core.fallback.ways import on_cluster
+from speccli.core.manifests.options import server
+from speccli.core.manifests.render import files, render
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call that would change something."""
+
+    verb: str
+    """`create`, `change` or `remove`."""
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One deployment of a move."""
+
+    words: str
+    asked: Asked
+    calls: tuple[Call, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A move that was not made."""
+
+    name: str
+    namespace: str
+    mechanism: Mechanism
+    source: str
+    target: str
+    parts: tuple[Part, ...]
+    texts: Mapping[str, str]
+    """Name and text of each file of what would serve: the same bytes for the same move."""
+
+
+def down(
+    connect: Connect, namespace: str | None, name: str, rung: str | None, reporter: Reporter
+) -> Preview:
+    """What `carry.go` would do now. The standby is asked; nothing is changed.
+
+    Raises:
+        UsageError: there is no such deployment, or no such step.
+        SpecctlError: the cluster cannot be asked, or would refuse.
+    """
+    found, place = on_cluster(connect(None), namespace, name)
+    mover = Mover(
+        connect, serving(found, place), reporter, Terms(), 0.0, time.monotonic, time.sleep
+    )
+    way = choose_way(found, mover, rung)
+    mechanism: Mechanism = "switch" if way.kind in {"switch", "complete"} else "rolling"
+    parts = tuple(_down(mover, way))
+    return _preview(connect, mover, mechanism, way.to.words, parts, reporter)
+
+
+def _down(mover: Mover, way: Chosen) -> Iterator[Part]:
+    here = mover.here
+    if way.kind == "roll":
+        yield Part("its pods are replaced, and proven", way.to.asked())
+    elif way.kind == "behind":
+        yield Part("the main pool is replaced while the standby serves", way.to.asked())
+        yield Part("the main pool takes the traffic, and is proven", way.to.asked(traffic="main"))
+    else:
+        need = pools.need(mover.cluster, here, "standby")
+        raised = {"standby": need.goal} if need.goal > here.unit("standby").least else {}
+        if need.goal > need.there:
+            words = f"the standby gets {need.goal} servers: {need.words}"
+            yield Part(words, here.asked(raised=raised))
+        asked = here.asked(traffic="standby", raised=raised)
+        yield Part("the standby takes the traffic, and is proven", asked)
+
+
+def back(connect: Connect, namespace: str | None, name: str, reporter: Reporter) -> Preview:
+    """What `carry.restore` would do now, were the canary well. Nothing is changed.
+
+    Raises:
+        UsageError: there is no such deployment, or nothing to bring back.
+        SpecctlError: the cluster cannot be asked, or would refuse.
+    """
+    found, place = on_cluster(connect(None), namespace, name)
+    mover = Mover(
+        connect, serving(found, place), reporter, Terms(), 0.0, time.monotonic, time.sleep
+    )
+    to, canary = way_back(found, mover.here)
+    switched = mover.here.traffic != to.traffic
+    words = "the main pool takes the traffic" if switched else "its pods are replaced"
+    parts = (
+        Part(f"a canary with {to.words} in the traffic of {mover.here.words}", canary.asked()),
+        Part(f"were it well: {words}, and the canary goes", to.asked()),
+    )
+    mechanism: Mechanism = "switch" if switched else "rolling"
+    return _preview(connect, mover, mechanism, to.words, parts, reporter)
+
+
+def _preview(
+    connect: Connect,
+    mover: Mover,
+    mechanism: Mechanism,
+    target: str,
+    parts: tuple[Part, ...],
+    reporter: Reporter,
+) -> Preview:
+    here = mover.here
+    tried = [
+        replace(part, calls=tuple(_calls(deploying.attempt(connect, part.asked, reporter))))
+        for part in parts
+    ]
+    last = parts[-1].asked
+    major, minor = mover.cluster.version()
+    options = replace(last.options, kubernetes=server(f"{major}.{minor}"))
+    texts = files(render(last.recipe, options))
+    return Preview(here.name, here.namespace, mechanism, here.words, target, tuple(tried), texts)
+
+
+def _calls(prepared: Prepared) -> Iterator[Call]:
+    yield Call("change", f"ConfigMap {prepared.name}-specctl (revision {prepared.revision.number})")
+    yield from (Call("remove", str(ref)) for ref in prepared.prune_first)
+    for step in prepared.steps:
+        if step.verb != "same":
+            yield Call(step.verb, f"{step.ref}{': its pods are replaced' if step.rolls else ''}")
+    yield from (Call("remove", str(ref)) for ref in prepared.prune_last)

@@ -1,0 +1,95 @@
+"""A move that is only shown: nothing changes, each call is named, files are the same every time."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from speccli.core.errors import UsageError
+from speccli.core.fallback import preview
+from speccli.core.fallback.preview import Preview
+from speccli.core.views import fallback_moves as view
+from speccli.tables.fallback_moves import moved_table, preview_table, restored_table
+from tests.core.fallback.test_carry import World, quick
+from tests.core.fallback.test_restoring import Scene
+
+__all__ = ["quick"]
+
+
+def down(world: World, rung: str | None = None) -> Preview:
+    return preview.down(lambda _: world.fake, None, "chat", rung, world.heard)  # type: ignore[arg-type,return-value]
+
+
+def back(world: World) -> Preview:
+    return preview.back(lambda _: world.fake, None, "chat", world.heard)  # type: ignore[arg-type,return-value]
+
+
+def calls(made: Preview) -> list[list[str]]:
+    return [[f"{call.verb} {call.what}" for call in part.calls] for part in made.parts]
+
+
+def test_a_switch_is_shown_with_the_servers_that_come_first() -> None:
+    world = World()
+    world.fake.running = 80.0
+    before = copy.deepcopy(world.fake.objects)
+    made = down(world)
+    assert world.fake.objects == before
+    assert world.fake.calls == []
+    record = "change ConfigMap chat-specctl (revision 2)"
+    assert calls(made) == [
+        [record, "change Deployment chat-standby"],
+        [record, "change Service chat", "change Deployment chat-standby"],
+    ]
+    assert (made.mechanism, made.source, made.target) == ("switch", "eagle3, K = 3", "ngram, K = 3")
+
+
+def test_a_rolling_change_says_whose_pods_are_replaced() -> None:
+    made = down(World(standby=False), "none")
+    assert calls(made)[0][-1] == "change Deployment chat: its pods are replaced"
+    with pytest.raises(UsageError, match="no step down"):
+        down(World(standby=False), "medusa")
+
+
+def test_a_way_back_is_shown_with_its_canary() -> None:
+    scene = Scene()
+    made = back(scene)
+    assert scene.fake.calls == []
+    assert "create Deployment chat-canary" in calls(made)[0]
+    assert calls(made)[1][1:] == ["change Service chat"]
+
+
+def test_files_are_what_would_serve_and_the_same_every_time() -> None:
+    world = World()
+    made, again = down(world), down(world)
+    assert made.texts == again.texts
+    service = yaml.safe_load(made.texts["service-chat.yaml"])
+    assert service["spec"]["selector"]["specctl.dev/service"] == "chat-standby"
+    assert "deployment-chat-standby.yaml" in made.texts
+
+
+def test_what_is_printed_has_the_keys_of_a_deployment_and_the_move() -> None:
+    world = World()
+    shown = json.loads(json.dumps(view.previewed(down(world))))
+    assert shown["dry_run"] is True
+    outcome = world.go()
+    told: dict[str, Any] = json.loads(json.dumps(view.moved(outcome)))
+    assert told["move"]["end"] == "moved"
+    assert told["proof"]["verdict"] == "proven"
+    assert told["exit"] == 0
+    preview_table(back(world))
+    moved_table(outcome)
+
+
+def test_a_refusal_is_printed_with_what_the_canary_showed() -> None:
+    scene = Scene()
+    scene.busy.acceptance = {"chat-canary": 0.3}
+    told = scene.back()
+    printed = json.loads(json.dumps(view.restored(told)))
+    assert printed["restore"]["verdict"] == "refused"
+    assert printed["restore"]["comparison"]["acceptance"] == pytest.approx(0.3, abs=0.05)
+    assert (printed["move"], printed["exit"]) == (None, 2)
+    restored_table(told)
