@@ -297,7 +297,7 @@ def provenance(report: Report) -> Section:
                     f"window {load.window}",
                     _each("requests a row", load.requests, load.requests_by_load, load),
                     _told("seconds a row", load.seconds),
-                    _each("of them before, to warm up", load.warmup, load.warmup_by_load, load),
+                    _each("warm-up requests a row", load.warmup, load.warmup_by_load, load),
                     _told("output tokens, fixed", load.output_tokens),
                     _told("max tokens", load.max_tokens),
                 ]

@@ -56,7 +56,7 @@ def test_energy_memory_and_load_are_told_where_they_are_known() -> None:
     assert "power, W: it hides it" in text
     assert "| eagle3 | 45,056 | — | 15.00 | — | — |" in text
     assert "requests a row 20 (batch 1), 40 (batch 8)" in text
-    assert "2 (batch 1), 8 (batch 8)" in text
+    assert "warm-up requests a row 2 (batch 1), 8 (batch 8)" in text
     assert "window whole" in text
     assert "endpoint completions" in text
     assert "top-p 0.9" in text
