@@ -101,6 +101,7 @@ def _provenance(first: Result, second: Result) -> Provenance:
         commands=(*one.commands, *other.commands),
         host=one.host if one.host == other.host else {},
         gpu=one.gpu if one.gpu == other.gpu else None,
+        gpu_reason=one.gpu_reason if one.gpu == other.gpu else "the files are of several GPUs",
         git=one.git if one.git == other.git else None,
         seed=one.seed if one.seed == other.seed else None,
         temperature=one.temperature if one.temperature == other.temperature else None,

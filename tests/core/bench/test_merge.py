@@ -147,7 +147,12 @@ def test_another_gpu_or_engine_is_noted(tmp_path: Path) -> None:
         arms=tuple(replace(a, engine={"kind": "vllm", "version": "9.9"}) for a in other.arms),
         load=replace(other.load, requests=7),
     )
-    notes = " ".join(compare(read_all(files(tmp_path, first, newer))).notes)
+    merged = read_all(files(tmp_path, first, newer))
+    assert (merged.provenance.gpu, merged.provenance.gpu_reason) == (
+        None,
+        "the files are of several GPUs",
+    )
+    notes = " ".join(compare(merged).notes)
     assert "and NVIDIA L4" in notes
     assert "vllm 9.9" in notes
     assert "and 7" in notes
