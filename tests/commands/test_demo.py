@@ -10,7 +10,7 @@ from tests.support.processes import started
 @pytest.mark.slow
 def test_the_demo_shows_a_draft_go_bad_and_finds_it() -> None:
     with started("demo", "--headless") as process:
-        stdout, stderr = process.communicate(timeout=90)
+        stdout, stderr = process.communicate(timeout=300)
     assert (process.returncode, stderr) == (0, "")
     assert stdout.startswith("SIMULATED fleet of 4 engines")
     before, after = stdout.split("\nafter ", 1)

@@ -17,12 +17,12 @@ def test_it_serves_what_it_prints_until_it_is_told_to_stop(number: signal.Signal
         urls = [process.stdout.readline().strip() for _ in range(2)]
         assert len(set(urls)) == 2
         for url in urls:
-            with urllib.request.urlopen(f"{url}/metrics", timeout=20) as answer:
+            with urllib.request.urlopen(f"{url}/metrics", timeout=120) as answer:
                 page = answer.read().decode()
             assert "vllm:spec_decode_num_drafts_total" in page
             assert "SIMULATED" in page
         process.send_signal(number)
-        stdout, stderr = process.communicate(timeout=20)
+        stdout, stderr = process.communicate(timeout=120)
     assert (process.returncode, stdout) == (0, "")
     assert stderr == ("specctl: SIMULATED: 2 server(s) of vLLM 0.32.0, scenario drift\n")
 
@@ -34,7 +34,7 @@ def test_what_it_serves_is_a_status_labelled_simulated() -> None:
         answer = specctl("status", "-e", url, "--since-start", "-o", "json")
         table = specctl("status", "-e", url, "--since-start")
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=120)
     assert answer.json["simulated"] is True
     assert (answer.engine["method"], answer.engine["k"]) == ("eagle3", 3)
     assert table.stdout.startswith("SIMULATED")

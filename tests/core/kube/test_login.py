@@ -273,9 +273,9 @@ class TestPlugin:
         script = f"echo open the browser >&2; sleep 60 & echo $! > {mark}; wait"
         path = write_kubeconfig(tmp_path / "k", "https://x", user=plugin(tmp_path / "sso", script))
         began = time.monotonic()
-        with pytest.raises(CredentialsError, match="gave nothing within 0.5 s: open the browser"):
-            Login(str(path), None, None, home)(0.5)
-        assert time.monotonic() - began < 2.0
+        with pytest.raises(CredentialsError, match="gave nothing within 1.5 s: open the browser"):
+            Login(str(path), None, None, home)(1.5)
+        assert time.monotonic() - began < 30.0
         assert ended(int(mark.read_text()))
 
     def test_secrets_in_its_words_stay_here(self, tmp_path: Path, home: dict[str, str]) -> None:

@@ -78,8 +78,8 @@ async def test_pods_that_are_not_there_yet_are_not_down(api: ApiServer, tmp_path
     api.script = fleet
     async with reading(api, tmp_path) as source:
         poller = Poller(source, Window(Settings()), now=time.time)
-        snapshot = await poller.round()
-        assert snapshot is not None
+        await poller.round()
+        snapshot = await poller.unheard()
         assert {e.target: e.state for e in snapshot.engines} == {
             "up": "ok",
             "load": "loading",
@@ -127,8 +127,8 @@ async def test_a_rollout_on_its_way_is_no_trouble(api: ApiServer, tmp_path: Path
     api.script = fleet
     async with reading(api, tmp_path) as source:
         poller = Poller(source, Window(Settings()), now=time.time)
-        snapshot = await poller.round()
-        assert snapshot is not None
+        await poller.round()
+        snapshot = await poller.unheard()
         assert evaluate(snapshot, Thresholds(hold_s=1.0)) == ()
         assert {severity_of(e, {})[0] for e in snapshot.engines} == {"ok", "unknown"}
 
@@ -192,8 +192,8 @@ async def test_pods_come_and_go(api: ApiServer, tmp_path: Path) -> None:
         await eventually(source, lambda found: set(found) == {"a", "b"})
         fleet.change("DELETED", fleet.pods["a"])
         await eventually(source, lambda found: set(found) == {"b"})
-        snapshot = await poller.round()
-        assert snapshot is not None
+        poller.take(await source.scrapes())
+        snapshot = poller.snapshot()
         assert [e.target for e in snapshot.engines] == ["b"]
         assert ("a/0", "gone from the source") in [(e.subject, e.text) for e in snapshot.events]
 
@@ -244,13 +244,13 @@ async def test_an_image_that_cannot_be_pulled_says_so(api: ApiServer, tmp_path: 
 
 async def test_one_pod_that_hangs_holds_up_nobody(api: ApiServer, tmp_path: Path) -> None:
     fleet = Fleet(ready("a"), ready("b"))
-    fleet.pages["a"] = Reply(body=PAGE, slow_s=3.0)
+    fleet.pages["a"] = Reply(body=PAGE, slow_s=12.0)
     api.script = fleet
-    async with reading(api, tmp_path, deadline_s=0.5) as source:
+    async with reading(api, tmp_path, deadline_s=1.5) as source:
         began = time.monotonic()
         found = by_name(await source.scrapes())
-        assert time.monotonic() - began < 2.5
-        assert found["a"].error == "no answer within 0.5 s"
+        assert time.monotonic() - began < 10.0
+        assert found["a"].error == "no answer within 1.5 s"
         assert found["b"].status == 200
 
 
@@ -271,11 +271,11 @@ async def test_an_api_server_that_hangs_is_no_pods_fault(
     monkeypatch.setattr("speccli.core.kube.source._STILL_S", 0.2)
     fleet = Fleet(ready("a"), ready("b"))
     api.script = fleet
-    async with reading(api, tmp_path, deadline_s=0.4) as source:
+    async with reading(api, tmp_path, deadline_s=1.5) as source:
         await source.scrapes()
 
         def hang(asked: Question) -> Reply | None:
-            time.sleep(1.5)
+            time.sleep(4.0)
             return None
 
         api.script = hang

@@ -370,19 +370,19 @@ async def test_a_question_about_the_past_does_not_set_the_clock_back() -> None:
         async with api(end.url) as asked:
             await asked.query("x")
             await asked.query("x", at=1795975219.25 - 300)
-            assert 0 <= asked.now() - 1795975219.25 < 5
+            assert 0 <= asked.now() - 1795975219.25 < PATIENT_S
 
 
 async def test_questions_run_beside_each_other() -> None:
     def slow(_: Request) -> Reply:
-        time.sleep(0.3)
+        time.sleep(1.0)
         return success(ONE)
 
     with far_end(slow) as end:
         async with api(end.url) as asked:
             began = time.monotonic()
             await asyncio.gather(*(asked.query("x") for _ in range(5)))
-            assert time.monotonic() - began < 1.2
+            assert time.monotonic() - began < 4.5, "5 s one after another"
 
 
 @pytest.mark.parametrize("url", ["ftp://prometheus:9090", "http://", "http://host:port", "a b"])
