@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from speccli import output
-from speccli.commands._bench_compare import Baseline, Files
+from speccli.commands._bench_compare import Baseline
 
 _EPILOG = "Exit codes: 0 ok · 64 usage · 70 a bug in specctl · 130 interrupted."
 
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from speccli.core.report.build import Report
+
+
 def command(
-    files: Files,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE…]", help="Benches; several are taken as one."),
+    ] = None,
+    each: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--each",
+            metavar="NAME=FILE",
+            help="Several models, a report each under one first page; repeat.",
+        ),
+    ] = None,
+    estimates: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="With --each: what `specctl plan` says, beside what was measured."
+        ),
+    ] = None,
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Where the report goes.")
     ] = Path("outputs"),
@@ -48,20 +72,42 @@ def command(
     from datetime import UTC, datetime
 
     from speccli.core.bench.merge import read_all
+    from speccli.core.errors import UsageError
     from speccli.core.prices import PriceBook
     from speccli.core.report.build import build
     from speccli.core.report.write import write
 
-    book = PriceBook.bundled()
-    made = build(
-        read_all(files),
-        [str(file) for file in files],
-        book,
-        made=datetime.now(UTC),
-        baseline=baseline,
-        target=target,
-        gpu_hour_usd=gpu_hour_usd,
-        models=[book.find(name) for name in dict.fromkeys(model or ())],
-    )
-    for path in write(made, out):
+    book, now = PriceBook.bundled(), datetime.now(UTC)
+
+    def made(paths: Sequence[Path]) -> Report:
+        return build(
+            read_all(paths),
+            [str(path) for path in paths],
+            book,
+            made=now,
+            baseline=baseline,
+            target=target,
+            gpu_hour_usd=gpu_hour_usd,
+            models=[book.find(name) for name in dict.fromkeys(model or ())],
+        )
+
+    if bool(files) == bool(each):
+        raise UsageError("which bench?", hint="give files of one, or --each NAME=FILE of several")
+    written = _several(each, estimates, made, out, now) if each else write(made(files or ()), out)
+    for path in written:
         output.text(str(path))
+
+
+def _several(
+    each: Sequence[str],
+    estimates: Path | None,
+    made: Callable[[Sequence[Path]], Report],
+    out: Path,
+    now: datetime,
+) -> list[Path]:
+    from speccli.core.report import several
+    from speccli.core.report.several_pages import write
+
+    lines = several.read_estimates(estimates) if estimates is not None else ()
+    parts = tuple((name, made(paths)) for name, paths in several.names(each).items())
+    return write(several.Several(parts, lines), out, now)

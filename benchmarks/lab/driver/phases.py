@@ -9,7 +9,7 @@ from pathlib import Path
 
 from driver import places as places_
 from driver import servers
-from driver.groups import GROUPS, Group
+from driver.groups import GROUPS, SHAREGPT, Group
 from driver.measure import complete, dataset, result
 from driver.places import CHECKOUT, LAB, Places, Stop, keep, say, specctl
 
@@ -109,13 +109,17 @@ def train(places: Places, method: str, minutes: float, more: list[str]) -> int:
     out = places.work / "trained" / method
     file = places.work / "results" / f"train-{method}.json"
     data = places.data / "conversations.jsonl"
-    data = data if data.exists() else places.data / "sharegpt.jsonl"
+    tests = ["--test", dataset(places, SHAREGPT), "--test", dataset(places, "operators.jsonl")]
     arguments = ["draft", "train", str(places.model), "--out", str(out), "--method", method]
     arguments += ["--data", str(data), "--data-folder", str(places.data)]
+    arguments += [*tests, "--held-out", "0"]
     arguments += ["--minutes", str(minutes), "--python", str(_trainer(places)), "-o", "json"]
     shipped = CHECKOUT / "tests/data/smollm2-135m-eagle3"
     if method == "eagle3":
         arguments += ["--against", f"shipped={shipped}"]
+    first = places.work / "trained" / "eagle3" / "speculators"
+    if method == "p-eagle" and first.exists():
+        arguments += ["--init", str(first)]
     arguments += SMALL if places.rehearse else LARGE
     arguments += more
     arguments += ["--", "--enforce-eager", "--max-model-len", "2048"]
@@ -131,7 +135,7 @@ def train(places: Places, method: str, minutes: float, more: list[str]) -> int:
 
 
 SMALL = [
-    *("--prompts", "24", "--held-out", "8", "--accept-prompts", "4"),
+    *("--prompts", "24", "--accept-prompts", "2"),
     *(
         "--set",
         "answers.samples=0",
@@ -140,15 +144,18 @@ SMALL = [
         "--set",
         "answers.eager=true",
     ),
+    *("--set", "answers.engines=2", "--set", "answers.chunk=8", "--set", "answers.gpu_memory=0.5"),
     *("--set", "training.batch_tokens=600", "--set", "training.draft_vocab=4096"),
     *("--set", "training.validation=4", "--set", "training.fused_loss=false"),
-    *("--set", "answers.gpu_memory=0.3", "--set", "training.unroll=2"),
+    *("--set", "training.unroll=2"),
 ]
 LARGE = [
-    *("--accept-prompts", "100", "--set", "answers.gpu_memory=0.6", "--set", "answers.chunk=4096"),
-    *("--set", "training.batch_tokens=57344", "--set", "training.unroll=7"),
+    *("--accept-prompts", "100", "--set", "answers.gpu_memory=0.8", "--set", "answers.engines=4"),
+    *("--set", "answers.chunk=1024", "--set", "answers.seconds=120"),
+    *("--set", "training.batch_tokens=49152", "--set", "training.unroll=7"),
     *("--set", "training.draft_vocab=16384", "--set", "training.decay=0.95"),
 ]
+"""Four engines, for one leaves the GPU waiting for its Python; a longer unroll, for K above 3."""
 
 
 def _shim(places: Places, name: str, path: list[Path]) -> Path:

@@ -40,7 +40,7 @@ SHAPES = {
     # A draft model of the cost of a 1B one; its vocabulary is its target's (--vocab).
     "1b": Shape(1536, 4096, 30, 24, 6, 64, 128256),
     # For rehearsals: twice as wide, four layers more.
-    "tiny": Shape(1344, 3072, 34, 12, 3, 128, 49408, 12544),
+    "tiny": Shape(1536, 3072, 34, 12, 3, 128, 49408, 12544),
 }
 
 

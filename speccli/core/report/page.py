@@ -28,9 +28,15 @@ _VERDICTS = ("PASS", "FAIL", "INCONCLUSIVE")
 
 def page(report: Report) -> str:
     """The whole document."""
-    title = words.title(report)
     parts = sections(report)
-    body = "\n".join([_first(report, parts), *(_section(each) for each in parts)])
+    body = "\n".join([_first(report, parts), *(section_of(each) for each in parts)])
+    made = f"{text_of(footer(report))} · made by specctl, {report.made:%Y-%m-%d}"
+    running = f'<div class="running">{text_of(footer(report))}</div>'
+    return shell(words.title(report), body, made, running)
+
+
+def shell(title: str, body: str, foot: str, running: str = "") -> str:
+    """A page around what it says; `body`, `foot` and `running` are HTML."""
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -38,10 +44,9 @@ def page(report: Report) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="referrer" content="no-referrer">\n'
         '<link rel="icon" href="data:,">\n'
-        f"<title>{_e(title)}</title>\n<style>\n{_style()}</style>\n</head>\n<body>\n"
+        f"<title>{text_of(title)}</title>\n<style>\n{_style()}</style>\n</head>\n<body>\n"
         f"<main>\n{body}\n</main>\n"
-        f"<footer>{_e(footer(report))} · made by specctl, {report.made:%Y-%m-%d}</footer>\n"
-        f'<div class="running">{_e(footer(report))}</div>\n'
+        f"<footer>{foot}</footer>\n{running}\n"
         "</body>\n</html>\n"
     )
 
@@ -59,7 +64,7 @@ def _style() -> str:
     return css.replace("HUES", "\n".join(rules))
 
 
-def _e(text: str) -> str:
+def text_of(text: str) -> str:
     """Text of the page; controls have no place in it."""
     clean = "".join(c if c.isprintable() or c in "\n\N{NO-BREAK SPACE}" else " " for c in text)
     return escape(clean)
@@ -67,41 +72,42 @@ def _e(text: str) -> str:
 
 def _words(text: str) -> str:
     """Text with `commands` in it."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", _e(text))
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text_of(text))
 
 
 def _first(report: Report, parts: Iterable[Section]) -> str:
     """The answer, what it rests on, and what to do."""
-    made = ['<section class="first">', f"<h1>{_e(words.title(report))}</h1>"]
+    made = ['<section class="first">', f"<h1>{text_of(words.title(report))}</h1>"]
     badge = words.badge(report)
     if badge:
-        made.append(f'<p class="badge">{KINDS[report.kind][0]} {_e(badge)}</p>')
-    made.append(f'<p class="answer">{_e(words.answer(report))}</p>')
+        made.append(f'<p class="badge">{KINDS[report.kind][0]} {text_of(badge)}</p>')
+    made.append(f'<p class="answer">{text_of(words.answer(report))}</p>')
     figures = "".join(
-        f'<div class="figure"><dt>{_e(each.name)}</dt><dd>{_e(each.value)}</dd>'
-        f'<dd class="note">{_e(each.note)}</dd></div>'
+        f'<div class="figure"><dt>{text_of(each.name)}</dt><dd>{text_of(each.value)}</dd>'
+        f'<dd class="note">{text_of(each.note)}</dd></div>'
         for each in words.figures(report)
     )
     if figures:
         made.append(f'<dl class="figures">{figures}</dl>')
     verdicts = ""
     if report.comparison is not None:
-        told = f'<p class="small">{_e(words.verdict_words(report.comparison))}</p>'
+        told = f'<p class="small">{text_of(words.verdict_words(report.comparison))}</p>'
         verdicts = f"<div>{_table(matrix(report.comparison), 'matrix')}{told}</div>"
     actions = _points(words.actions(report))
-    marks = f'<p class="small">{_e(legend(report))}</p>'
+    marks = f'<p class="small">{text_of(legend(report))}</p>'
     made.append(f'<div class="beside">{verdicts}<div>{actions}{marks}</div></div>')
-    links = "".join(f'<a href="#{each.name}">{_e(each.title)}</a>' for each in parts)
+    links = "".join(f'<a href="#{each.name}">{text_of(each.title)}</a>' for each in parts)
     made += [f"<nav>{links}</nav>", "</section>"]
     return "\n".join(each for each in made if each)
 
 
-def _section(section: Section) -> str:
+def section_of(section: Section) -> str:
+    """One part with its heading and the mark of its numbers."""
     kind = ""
     if section.kind:
         mark, told = KINDS[section.kind]
-        kind = f'<span class="kind {section.kind}">{mark} {_e(told)}</span>'
-    head = f'<h2 id="{section.name}"><span>{_e(section.title)}</span>{kind}</h2>'
+        kind = f'<span class="kind {section.kind}">{mark} {text_of(told)}</span>'
+    head = f'<h2 id="{section.name}"><span>{text_of(section.title)}</span>{kind}</h2>'
     blocks = "\n".join(_block(each) for each in section.blocks)
     return f"<section>\n{head}\n{blocks}\n</section>"
 
@@ -112,7 +118,7 @@ def _block(block: Block) -> str:
     if isinstance(block, Table):
         return _table(block)
     if isinstance(block, Code):
-        return f"<pre><code>{_e(block.text)}</code></pre>"
+        return f"<pre><code>{text_of(block.text)}</code></pre>"
     if isinstance(block, Bar):
         return _bar(block)
     if isinstance(block, Pictures):
@@ -121,6 +127,7 @@ def _block(block: Block) -> str:
 
 
 def _points(points: Iterable[str]) -> str:
+    """A list."""
     items = "".join(f"<li>{_words(point)}</li>" for point in points)
     return f"<ul>{items}</ul>" if items else ""
 
@@ -129,10 +136,12 @@ def _pictures(block: Pictures) -> str:
     if not block.charts:
         return ""
     kind = {1: " one", 2: " two"}.get(len(block.charts), "")
-    charts = "".join(f"<div><h3>{_e(each.title)}</h3>{each.svg}</div>" for each in block.charts)
+    charts = "".join(
+        f"<div><h3>{text_of(each.title)}</h3>{each.svg}</div>" for each in block.charts
+    )
     return (
         f'<figure><div class="charts{kind}">{charts}</div>'
-        f"<figcaption>{_e(block.caption)}</figcaption></figure>"
+        f"<figcaption>{text_of(block.caption)}</figcaption></figure>"
     )
 
 
@@ -150,7 +159,9 @@ def _bar(block: Bar) -> str:
 def _table(table: Table, kind: str = "") -> str:
     if not table.rows:
         return ""
-    head = "".join(f"<th{_key(table, i)}>{_e(name)}</th>" for i, name in enumerate(table.columns))
+    head = "".join(
+        f"<th{_key(table, i)}>{text_of(name)}</th>" for i, name in enumerate(table.columns)
+    )
     rows: list[str] = []
     before: tuple[str, ...] | None = None
     for row in table.rows:
@@ -186,6 +197,6 @@ def _cell(cell: str) -> str:
     for word in _VERDICTS:
         if f" {word}" in cell:
             mark, _, rest = cell.partition(word)
-            chip = f'<span class="verdict {word}">{_e(mark)}{word}</span>'
-            return f"{chip}<span>{_e(rest.strip())}</span>" if rest else chip
-    return _e(cell)
+            chip = f'<span class="verdict {word}">{text_of(mark)}{word}</span>'
+            return f"{chip}<span>{text_of(rest.strip())}</span>" if rest else chip
+    return text_of(cell)

@@ -1,0 +1,197 @@
+"""Reports of several models under one first page: what a manager reads in a minute."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from speccli.core.bench.compare import Cell
+from speccli.core.errors import UsageError
+from speccli.core.report import words
+from speccli.core.report.build import KINDS, Report
+from speccli.core.report.sections import MARKS, Section, Table
+from speccli.core.views.bench import times
+
+ESTIMATES = "specctl.lab.estimate/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Reports by the name they were given."""
+
+    parts: tuple[tuple[str, Report], ...]
+    estimates: tuple[Mapping[str, Any], ...] = ()
+    """Lines of a file of estimates beside measurements."""
+
+    @property
+    def kinds(self) -> list[str]:
+        """What kinds of numbers there are, for the legend."""
+        found = list(dict.fromkeys(report.kind for _, report in self.parts))
+        return [*found, *(["planned"] if self.estimates else []), "estimated"]
+
+
+def title(several: Several) -> str:
+    """The heading of the first page."""
+    count = len(several.parts)
+    return f"Is speculation worth it? {count} model{'s' if count > 1 else ''} on one page"
+
+
+def answers(several: Several) -> list[str]:
+    """A sentence a model."""
+    return [f"{name}: {words.answer(report)}" for name, report in several.parts]
+
+
+def badges(several: Several) -> list[str]:
+    """What no reader may miss, once each."""
+    found = (words.badge(report) for _, report in several.parts)
+    return list(dict.fromkeys(badge for badge in found if badge))
+
+
+def sections(several: Several) -> list[Section]:
+    """The first page's tables."""
+    made = [_models(several), _batches(several)]
+    if several.estimates:
+        made.append(_planned(several))
+    return [*made, _what(several)]
+
+
+def legend(several: Several) -> str:
+    """What the marks mean."""
+    return " · ".join(f"{KINDS[kind][0]} {KINDS[kind][1]}" for kind in several.kinds)
+
+
+def _models(several: Several) -> Section:
+    rows = []
+    for name, report in several.parts:
+        figures = {each.name: each for each in words.figures(report)}
+
+        def told(key: str, of: Mapping[str, words.Figure] = figures) -> str:
+            return of[key].value if key in of else "—"
+
+        best = figures.get("largest speed-up")
+        rows.append(
+            (
+                f"{report.mark} {name}",
+                f"{best.value} {best.note}" if best else "—",
+                told("slower than the baseline from"),
+                told("draft tokens accepted"),
+                told("cost of 1M output tokens"),
+            )
+        )
+    columns = ("model", "largest speed-up", "slower than none from batch", "accepted", "$ / 1M")
+    kind = several.kinds[0] if len({r.kind for _, r in several.parts}) == 1 else ""
+    return Section("models", "What it earns", kind, (Table(columns, tuple(rows), words=True),))
+
+
+def _batches(several: Several) -> Section:
+    """Speed-up of each arm by batch, a row an arm of a model."""
+    found: dict[tuple[str, str], dict[int, Cell]] = {}
+    for name, report in several.parts:
+        for cell in report.comparison.cells if report.comparison else ():
+            if cell.load[0] is not None:
+                found.setdefault((f"{report.mark} {name}", cell.arm), {})[cell.load[0]] = cell
+    batches = sorted({batch for cells in found.values() for batch in cells})
+    rows = [
+        (name, arm, *(_cell(cells.get(batch)) for batch in batches))
+        for (name, arm), cells in found.items()
+    ]
+    crossovers = [
+        f"{name}, {arm}, {dataset}: {_from(place.words)}"
+        for name, report in several.parts
+        for arm, dataset, place in (report.comparison.crossovers if report.comparison else ())
+    ]
+    table = Table(
+        ("model", "arm", *(f"batch {batch}" for batch in batches)),
+        tuple(rows),
+        keys=2,
+        notes=("× over 1 is faster than without; [ ] is the 95 % interval of one comparison",),
+    )
+    kind = several.kinds[0] if len({r.kind for _, r in several.parts}) == 1 else ""
+    blocks = (table, tuple(crossovers)) if crossovers else (table,)
+    return Section("batches", "Speed-up by batch", kind, blocks)
+
+
+def _from(place: str) -> str:
+    return place if place[:1].isalpha() else f"slower than none from batch {place} on, interpolated"
+
+
+def _cell(cell: Cell | None) -> str:
+    if cell is None:
+        return "—"
+    return f"{MARKS[cell.verdict.word]} {times(cell.speedup)}"
+
+
+def _planned(several: Several) -> Section:
+    """What `specctl plan` says beside what was measured; one row a number, repeats pooled."""
+    grouped: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for line in several.estimates:
+        what = str(line["what"]).partition(" (")[0]
+        at = f", batch {line['batch']}" if line.get("batch") else ""
+        grouped.setdefault((str(line["shape"]), str(line["arm"]), f"{what}{at}"), []).append(line)
+    rows = []
+    for (shape, arm, what), found in grouped.items():
+        estimated, measured = (
+            sum(each[side] for each in found) / len(found) for side in ("estimated", "measured")
+        )
+        unit, off = str(found[0]["unit"]), estimated / measured - 1
+        numbers = (
+            f"{KINDS['planned'][0]} {_short(estimated)} {unit}",
+            f"{_short(measured)} {unit}",
+        )
+        rows.append((shape, arm, what, *numbers, f"{100 * off:+.0f} %"))
+    columns = ("model", "arm", "what", "estimated", "measured", "off")
+    table = Table(columns, tuple(rows), keys=3)
+    return Section("planned", "What specctl plan says, beside it", "planned", (table,))
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _what(several: Several) -> Section:
+    """What was measured, of each, and where the rest is."""
+    points = []
+    for name, report in several.parts:
+        gpu = (report.result.provenance.gpu or {}).get("name") or "GPU not told"
+        badge = words.badge(report) or "measured on the model itself"
+        points.append(f"{report.mark} {name}: {badge}. {gpu}; {', '.join(report.files)}.")
+    return Section("what", "What was measured", "", (tuple(points),))
+
+
+def names(given: Iterable[str]) -> dict[str, list[Path]]:
+    """`NAME=FILE`, a name as often as it has files.
+
+    Raises:
+        UsageError: one is not of that form.
+    """
+    found: dict[str, list[Path]] = {}
+    for text in given:
+        name, equals, file = text.partition("=")
+        if not equals or not name or "/" in name or not file:
+            raise UsageError(f"--each {text!r} is not NAME=FILE", hint="write --each 8b=8b.json")
+        found.setdefault(name, []).append(Path(file))
+    return found
+
+
+def read_estimates(path: Path) -> tuple[Mapping[str, Any], ...]:
+    """The lines of a file of estimates.
+
+    Raises:
+        UsageError: it cannot be read, or is something else.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--estimates: cannot read {path}: {error}") from error
+    if not isinstance(document, Mapping) or document.get("schema") != ESTIMATES:
+        raise UsageError(
+            f"--estimates: {path} is no {ESTIMATES}", hint="benchmarks/lab/estimate.py --json"
+        )
+    lines = document.get("lines")
+    wanted = {"shape", "arm", "what", "estimated", "measured", "unit"}
+    if not isinstance(lines, list) or any(not wanted <= set(each) for each in lines):
+        raise UsageError(f"--estimates: a line of {path} lacks one of {', '.join(sorted(wanted))}")
+    return tuple(lines)

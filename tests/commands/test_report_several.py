@@ -1,0 +1,100 @@
+"""`specctl report --each`: several models under one first page."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from speccli.core.bench.form import write
+from speccli.main import app
+from tests.support.benches import PLAIN, Noise, Planted, bench
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, ["report", *words])
+
+
+@pytest.fixture
+def files() -> tuple[str, str]:
+    """One that crosses over and is a stand-in, one that does not and is what it is."""
+    noise = Noise(run=0.005)
+    first = bench(
+        [PLAIN, Planted("eagle3", {8: 1.5, 128: 0.8})], batches=(8, 128), prompts=30, noise=noise
+    )
+    write(Path("a.json"), replace(first, simulated=False, stand_in="a model of the same cost"))
+    second = bench([PLAIN, Planted("ngram", {8: 1.4})], batches=(8,), prompts=30, noise=noise)
+    write(Path("b.json"), replace(second, simulated=False))
+    return "8b=a.json", "70b=b.json"
+
+
+def both(files: tuple[str, str], *more: str) -> Result:
+    return run("--each", files[0], "--each", files[1], "--out", "here", *more)
+
+
+def test_each_model_has_its_report_and_all_one_first_page(files: tuple[str, str]) -> None:
+    result = both(files)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert {"here/README.md", "here/index.html", "here/8b/report.md", "here/70b/report.html"} < set(
+        result.stdout.split()
+    )
+
+
+def test_the_first_page_answers_for_each_and_marks_the_stand_in(files: tuple[str, str]) -> None:
+    both(files)
+    text = Path("here/README.md").read_text()
+    assert "**8b: Yes: eagle3 yields 1." in text
+    assert "**70b: Yes: ngram yields 1." in text
+    assert "> **STAND-IN: a model of the same cost**" in text
+    rows = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ")}
+    assert "◐ 8b" in rows
+    assert "● 70b" in rows
+    assert "◐ measured on a stand-in" in text
+
+
+def test_a_batch_that_was_not_measured_is_a_dash(files: tuple[str, str]) -> None:
+    both(files)
+    text = Path("here/README.md").read_text()
+    (row,) = (line for line in text.splitlines() if line.startswith("| ● 70b | ngram"))
+    assert row.rstrip(" |").endswith("—")
+
+
+def test_pages_link_to_each_report(files: tuple[str, str]) -> None:
+    both(files)
+    page = Path("here/index.html").read_text()
+    assert 'href="8b/report.html"' in page
+    assert 'class="badge"' in page
+    assert "(70b/report.md)" in Path("here/README.md").read_text()
+
+
+def test_estimates_stand_beside_measurements_with_their_own_mark(files: tuple[str, str]) -> None:
+    line = {"shape": "8b", "arm": "none", "what": "tokens/s (x)", "batch": 8, "unit": "/s"}
+    lines = [line | {"estimated": 90.0, "measured": each} for each in (95.0, 105.0)]
+    told = {"schema": "specctl.lab.estimate/v1", "lines": lines}
+    Path("e.json").write_text(json.dumps(told))
+    both(files, "--estimates", "e.json")
+    text = Path("here/README.md").read_text()
+    assert "| 8b | none | tokens/s, batch 8 | △ 90 /s | 100 /s | -10 % |" in text
+    assert "△ estimated by" in text
+    assert 'class="kind planned"' in Path("here/index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        pytest.param((), "which bench?", id="none"),
+        pytest.param(("a.json", "--each", "8b=a.json"), "which bench?", id="both-ways"),
+        pytest.param(("--each", "a.json"), "is not NAME=FILE", id="no-name"),
+        pytest.param(("--each", "../x=a.json"), "is not NAME=FILE", id="a-path-for-a-name"),
+        pytest.param(("--each", "8b=a.json", "--estimates", "a.json"), "is no", id="no-estimates"),
+    ],
+)
+def test_what_cannot_be_told_is_refused(
+    files: tuple[str, str], words: tuple[str, ...], told: str
+) -> None:
+    result = run(*words)
+    assert (result.exit_code, result.stdout) == (64, "")
+    assert told in result.stderr
