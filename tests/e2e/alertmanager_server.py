@@ -36,7 +36,7 @@ class Receiver:
             if alert["status"] == status and alert["labels"]["alertname"] == alertname
         ]
 
-    def until(self, status: str, alertname: str, within_s: float = 60.0) -> dict[str, Any]:
+    def until(self, status: str, alertname: str, within_s: float = 180.0) -> dict[str, Any]:
         """Wait for it; the last one."""
         ends = time.monotonic() + within_s
         while not (found := self.heard(status, alertname)):
@@ -113,7 +113,7 @@ receivers:
 
 
 def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    ends = time.monotonic() + 30
+    ends = time.monotonic() + 120
     while time.monotonic() < ends and process.poll() is None:
         try:
             with urllib.request.urlopen(f"{url}/-/ready", timeout=1) as answer:

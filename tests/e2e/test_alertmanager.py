@@ -102,7 +102,7 @@ class scraping:  # noqa: N801 - used as a context manager
 def check(*words: str | Path, env: dict[str, str] | None = None) -> tuple[int, dict[str, Any], str]:
     command = [sys.executable, "-m", "speccli", "alert", "check", *map(str, words), "-o", "json"]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, env=env or {}
+        command, capture_output=True, text=True, timeout=180, check=False, env=env or {}
     )
     return done.returncode, json.loads(done.stdout), done.stderr
 
@@ -152,7 +152,7 @@ def test_a_notification_arrives_once_and_then_its_end(world: World, tmp_path: Pa
         return [alert for alert in heard if alert["labels"].get("deployment") == "pool"]
 
     def wait(status: str) -> dict[str, Any]:
-        ends = time.monotonic() + 30
+        ends = time.monotonic() + 120
         while not of_check(status):
             assert time.monotonic() < ends
             time.sleep(0.1)

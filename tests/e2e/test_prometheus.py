@@ -99,7 +99,7 @@ async def polled(world: World, selector: str, **more: object) -> AsyncIterator[P
 
 
 async def until(
-    poller: Poller, condition: Callable[[Snapshot], bool], *, within_s: float = 40.0
+    poller: Poller, condition: Callable[[Snapshot], bool], *, within_s: float = 120.0
 ) -> Snapshot:
     end = time.monotonic() + within_s
     taken = None

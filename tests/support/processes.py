@@ -23,7 +23,7 @@ def python(code: str, *args: str, **changes: str) -> subprocess.CompletedProcess
         [sys.executable, "-c", code, *args],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         env=environment(**changes),
         check=False,
     )
@@ -36,7 +36,7 @@ def shell(line: str, **changes: str) -> subprocess.CompletedProcess[str]:
         ["bash", "-c", prelude + line],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         env=environment(**changes),
         check=False,
     )

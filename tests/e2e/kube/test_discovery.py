@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
+import signal
+import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ Object = dict[str, Any]
 ROLE = Path(__file__).parents[3] / "manifests" / "rbac" / "read.yaml"
 SPECULATIVE = json.dumps({"method": "eagle3", "model": "draft", "num_speculative_tokens": 3})
 OURS = {"app.kubernetes.io/name": "vllm", "specctl.dev/deployment": "chat"}
-WATCHED = ("--window", "2s", "--interval", "0.5s", "-o", "json")
+WATCHED = ("--window", "2s", "--interval", "0.5s", "--deadline", "30s", "-o", "json")
 
 
 def deployment(
@@ -114,7 +116,7 @@ def test_a_pod_that_loads_is_loading_and_says_how_far_it_is(cluster: Cluster, ty
         told = next(iter(found.values()), {})
         return told if "draft" in str(told.get("reason")) else None
 
-    told = until(loads, "a pod that loads its draft", 90)
+    told = until(loads, "a pod that loads its draft")
     assert (told["state"], told["reason"]) == ("loading", "loading the draft model")
 
 
@@ -125,7 +127,7 @@ def test_a_pod_without_a_node_is_pending_with_counts(cluster: Cluster, typed: Ty
         told = next(iter(engines(typed).values()), {})
         return told if "nodes" in str(told.get("reason")) else None
 
-    told = until(waits, "a pod that waits", 60)
+    told = until(waits, "a pod that waits")
     assert told["state"] == "pending"
     assert "with too few free nvidia.com/gpu" in told["reason"]
 
@@ -138,15 +140,26 @@ def test_pods_come_and_go_while_they_are_recorded(
     cluster.wait_ready(1, OURS)
     first = names(cluster)
     file = tmp_path / "r.jsonl"
-    import threading
 
-    def scale() -> None:
-        time.sleep(3)
-        cluster.api.patch("Deployment", "chat", {"spec": {"replicas": 2}})
+    def served() -> set[str]:
+        """Pods with a page in the recording; its last line may not be whole yet."""
+        lines = file.read_text().split("\n")[1:-1] if file.exists() else []
+        told = map(json.loads, lines)
+        return {each["target"] for each in told if each.get("status") == 200}
 
-    threading.Thread(target=scale, daemon=True).start()
-    done = typed("record", file, "--deployment", "chat", "--for", "20s", "--interval", "0.5s")
-    assert done.exit_code == 0, done.stderr
+    words = ("record", file, "--deployment", "chat", "--interval", "0.5s", "--deadline", "30s")
+    env = {**os.environ, **{name: str(value) for name, value in typed.env.items()}}
+    command = [sys.executable, "-m", "speccli", *map(str, words)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env) as recorder:
+        try:
+            until(lambda: served() == first, "a page of the first pod")
+            cluster.api.patch("Deployment", "chat", {"spec": {"replicas": 2}})
+            until(lambda: len(served()) == 2, "a page of the second pod")
+            recorder.send_signal(signal.SIGINT)
+            _, said = recorder.communicate(timeout=60)
+        finally:
+            recorder.kill()
+    assert recorder.returncode == 0, said
     told = [json.loads(line) for line in file.read_text().splitlines()[1:]]
     assert {each["target"] for each in told} == names(cluster) > first
     later = next(iter(names(cluster) - first))
@@ -190,14 +203,14 @@ def test_a_pod_that_does_not_start_is_classified(
                 return found
         return None
 
-    found = until(classified, f"a pod with {code}", 60)
+    found = until(classified, f"a pod with {code}")
     assert cause in found.cause
 
     def told() -> Object | None:
         (each,) = engines(typed).values()
         return each if cause in str(each["reason"]) else None
 
-    assert until(told, "the same of status", 60)["fix"] == found.fix
+    assert until(told, "the same of status")["fix"] == found.fix
 
 
 def test_a_startup_probe_that_is_too_short_is_told_from_a_crash(cluster: Cluster) -> None:
@@ -213,7 +226,7 @@ def test_a_startup_probe_that_is_too_short_is_told_from_a_crash(cluster: Cluster
                 return found
         return None
 
-    found = until(classified, "a startup probe that ends it", 90)
+    found = until(classified, "a startup probe that ends it")
     assert found.phase in {"start", "weights"}  # on a busy machine it may not come to the weights
     assert "while it still loaded" in found.cause
 
@@ -257,11 +270,11 @@ def test_the_live_screen_shows_them(cluster: Cluster, tmp_path: Path) -> None:
     seen: Callable[[str], bool] = lambda text: all(f"{n}/0" in text for n in names(cluster))  # noqa: E731
     try:
         tmux.open(f"{env} {shlex.join(words)}")
-        text = tmux.until(seen, "both pods", 60)
+        text = tmux.until(seen, "both pods")
         assert "2 engines" in text or "SIMULATED" in text
         cluster.api.patch("Deployment", "chat", {"spec": {"replicas": 3}})
         until(lambda: len(list(filter(is_ready, cluster.api.objects("Pod", OURS)))) == 3, "three")
-        tmux.until(seen, "the third pod", 60)
+        tmux.until(seen, "the third pod")
         tmux.type("q")
         tmux.until(lambda _: tmux.ask("pane_dead") == "0", "the shell again")
     finally:

@@ -19,7 +19,7 @@ Object = dict[str, Any]
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
-_PATIENCE_S = 60.0
+_PATIENCE_S = 180.0
 T = TypeVar("T")
 
 
