@@ -31,6 +31,7 @@ What = Literal[
 ]
 MOST = 200
 _LONGEST = 500
+_CALLED = {"source": "from", "target": "to"}
 COMPONENT = "specctl-fallback"
 _WARNINGS = frozenset({"proposed", "failed", "refused", "stays_down", "exhausted"})
 
@@ -61,8 +62,7 @@ class Entry:
     def to_json(self) -> dict[str, Any]:
         """Its form in the cluster, and of a line."""
         told = {**asdict(self), "at": rfc3339(self.at)}
-        told["from"], told["to"] = told.pop("source"), told.pop("target")
-        return told
+        return {_CALLED.get(key, key): value for key, value in told.items()}
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Entry:
