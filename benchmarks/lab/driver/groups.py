@@ -30,6 +30,8 @@ class Arm:
     """The small model as a mixture of experts whose experts differ by so much; None: a stand-in."""
     dense: bool = False
     """The small model as it is."""
+    label: str | None = None
+    """Its name in a bench, where one group has several of them."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Bench:
     seconds: int
     """What it took, or is thought to take."""
     batches: str = LADDER
-    requests: str = "32,64,128,256,384"
+    requests: str = "16,48,96,192,256"
     datasets: tuple[str, ...] = (SHAREGPT,)
     arms: tuple[str, ...] = ()
     """Some of the group's; empty: all."""
@@ -60,7 +62,8 @@ class Group:
     max_num_seqs: int = 128
     max_model_len: int = 2048
     extra: tuple[str, ...] = ()
-    baseline: str = "baseline"
+    start_s: int = 170
+    """What its servers need to be ready, or are thought to need."""
     notes: tuple[str, ...] = field(default=())
 
 
@@ -84,29 +87,29 @@ GROUPS = {
                 Arm("draft-model", "draft_model", 3, "1b", kv_gib=8.0),
             ),
             (
-                Bench("arms", 330),
+                Bench("arms", 305),
                 Bench(
                     "sets",
                     60,
                     "1,32",
-                    "24,96",
+                    "12,64",
                     _SETS,
                     ("baseline", "eagle3"),
                     repeats=1,
                 ),
                 Bench(
                     "sampled",
-                    45,
+                    40,
                     "1,32",
-                    "24,96",
+                    "16,96",
                     arms=("baseline", "eagle3"),
                     more=("--temperature", "0.7"),
                 ),
                 Bench(
                     "structured",
-                    40,
+                    35,
                     "1,32",
-                    "16,64",
+                    "12,64",
                     ("operators.jsonl",),
                     ("baseline", "eagle3"),
                     more=("--structured", "SCHEMA"),
@@ -127,7 +130,7 @@ GROUPS = {
             "8b-k",
             "8b",
             (Arm("baseline"), *(_eagle(f"k{k}", k) for k in (1, 2, 5, 7))),
-            (Bench("sweep", 200, "1,8,32,128", "24,64,128,384", repeats=2),),
+            (Bench("sweep", 200, "1,8,32,128", "16,48,96,256", repeats=2),),
             notes=("K = 3 is in 8b; five servers are what fits",),
         ),
         Group(
@@ -166,32 +169,37 @@ GROUPS = {
                 _eagle(k=5, weights="fp8", kv_gib=6.5),
                 Arm("ngram", "ngram", 5, weights="fp8", kv_gib=6.5),
             ),
-            (Bench("arms", 240, requests="16,48,96,192,256", repeats=2),),
+            (Bench("arms", 210, requests="8,32,64,128,160", repeats=2),),
         ),
         Group(
             "70b",
             "70b",
             (
                 Arm("baseline", weights="fp8", kv_gib=12.0),
-                Arm("int4", weights="int4", kv_gib=12.0),
+                Arm("int4", weights="int4", kv_gib=12.0, label="baseline"),
             ),
-            (Bench("arms", 160, "1,8,32,64", "8,32,64,128", repeats=2),),
+            tuple(
+                Bench(weights, 80, "1,8,32,64", "6,24,64,128", arms=(arm,))
+                for weights, arm in (("fp8", "baseline"), ("int4", "int4"))
+            ),
             max_num_seqs=64,
+            start_s=190,
         ),
         Group(
             "70b-eagle3",
             "70b",
             (
                 _eagle(k=5, weights="fp8", kv_gib=12.0),
-                _eagle("int4-eagle3", 5, weights="int4", kv_gib=12.0),
+                _eagle("int4-eagle3", 5, weights="int4", kv_gib=12.0, label="eagle3"),
             ),
             (
-                Bench("arms", 120, "1,8,32,64", "8,32,64,128", repeats=2),
+                Bench("fp8", 60, "1,8,32,64", "6,24,64,128", arms=("eagle3",)),
+                Bench("int4", 60, "1,8,32,64", "6,24,64,128", arms=("int4-eagle3",)),
                 Bench("sets", 40, "1", "12", _SETS, ("eagle3",), repeats=1),
             ),
             max_num_seqs=64,
-            baseline="eagle3",
-            notes=("without a baseline: there is no room for one; report it with 70b",),
+            start_s=190,
+            notes=("there is no room for its baselines: they are 70b's",),
         ),
         Group(
             "70b-bf16",
@@ -199,7 +207,7 @@ GROUPS = {
             (Arm("bf16", kv_gib=2.5, extra=("--max-num-batched-tokens", "2048")),),
             (Bench("arms", 60, "1,8", "6,24", repeats=2),),
             max_num_seqs=8,
-            baseline="bf16",
+            start_s=150,
             notes=(
                 "131.4 GiB of weights on a GPU of 140.4: that it does not fit is an answer too",
             ),
@@ -214,6 +222,7 @@ GROUPS = {
             ),
             (Bench("routing", 150, "1,8,32,128", "32,64,128,384", repeats=2),),
             extra=("--enforce-eager",),
+            start_s=100,
             notes=("acceptance is what is measured; 135M eager is no speed",),
         ),
     )

@@ -86,7 +86,9 @@ def _list() -> int:
     for group in GROUPS.values():
         total = sum(bench.seconds for bench in group.benches)
         arms = ", ".join(arm.name for arm in group.arms)
-        print(f"{group.name:<12} {group.shape:<6} {total:>4} s of benches: {arms}")
+        print(f"{group.name:<11} {group.start_s:>4} + {total:>3} s  {arms}")
+        for note in group.notes:
+            print(f"{'':<24}{note}")
     return 0
 
 

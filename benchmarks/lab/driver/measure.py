@@ -19,11 +19,12 @@ WORDS = {
 SCHEMA = LAB / "data" / "incident.schema.json"
 
 
-def stand_in(group: Group) -> str | None:
+def stand_in(group: Group, bench: Bench) -> str | None:
     """What a report says of the model; None: it is what it is."""
     if group.shape == "small":
         return None
-    kinds = "/".join(sorted({arm.weights for arm in group.arms})).upper()
+    arms = [arm for arm in group.arms if not bench.arms or arm.name in bench.arms]
+    kinds = "/".join(sorted({arm.weights for arm in arms})).upper()
     return (
         f"SmolLM2-135M-Instruct embedded exactly in the shape of {WORDS[group.shape]}, {kinds}: "
         "the cost is that model's, text and acceptance are the 135M pair's"
@@ -82,7 +83,7 @@ def line(places: Places, group: Group, bench: Bench) -> list[str]:
     made += ["--batch", bench.batches, "--requests", bench.requests]
     made += ["--max-tokens", str(bench.max_tokens), "--repeats", str(bench.repeats)]
     made += [str(SCHEMA) if word == "SCHEMA" else word for word in bench.more]
-    words = stand_in(group)
+    words = stand_in(group, bench)
     made += ["--stand-in", words] if words else []
     return [*made, "--resume"] if file.exists() else made
 
@@ -96,9 +97,9 @@ def _arm(places: Places, group: Group, arm: Arm, n: int) -> list[str]:
     log = places.work / "servers" / group.name / f"{arm.name}.log"
     return [
         "--arm",
-        f"{arm.name}=http://127.0.0.1:{PORT + n}",
+        f"{arm.label or arm.name}=http://127.0.0.1:{PORT + n}",
         "--server-log",
-        f"{arm.name}={log}",
+        f"{arm.label or arm.name}={log}",
     ]
 
 

@@ -199,18 +199,29 @@ def collect(places: Places) -> int:
     return 0
 
 
-REPORTED = ("8b-arms", "8b-sets", "32b-arms", "70b-arms", "70b-eagle3-arms")
+REPORTED = {
+    "8b": ("8b-arms", "8b-sets"),
+    "32b": ("32b-arms",),
+    "70b-fp8": ("70b-fp8", "70b-eagle3-fp8"),
+    "70b-int4": ("70b-int4", "70b-eagle3-int4"),
+}
+"""Benches of a model: arms that did not fit together are taken as one."""
 
 
 def report(places: Places) -> int:
-    """A report of each shape, from what was collected."""
-    worst = 0
-    for shape in ("8b", "32b", "70b"):
-        names = [n for n in REPORTED if n.startswith(shape)]
-        files = [places.work / "results" / f"{name}.json" for name in names]
-        found = [str(file) for file in files if file.exists()]
-        if found:
-            target = ["--out", str(places.work / "report" / shape)]
-            code, _ = specctl(places, ["report", *found, *target], limit_s=120)
-            worst = max(worst, code)
-    return worst
+    """All that was collected, under one first page."""
+    each: list[str] = []
+    for name, files in REPORTED.items():
+        found = [places.work / "results" / f"{file}.json" for file in files]
+        each += [f"--each={name}={file}" for file in found if file.exists()]
+    if not each:
+        raise Stop(f"report: nothing was measured yet in {places.work / 'results'}")
+    out = places.work / "report"
+    estimates = places.work / "results" / "estimate.json"
+    command = [places.python, str(LAB / "estimate.py"), "--json", str(estimates)]
+    command += [given.partition("=")[2] for given in each]
+    subprocess.run(command, env=places.own_env(), check=False, stdout=subprocess.DEVNULL)
+    more = ["--estimates", str(estimates)] if estimates.exists() else []
+    words = ["report", *each, *more, "--baseline", "baseline", "--out", str(out)]
+    code, _ = specctl(places, words, limit_s=180)
+    return code
