@@ -1,7 +1,9 @@
 """What the pods of a test do: a file of rules that the fake kubelet reads at each start.
 
 A rule says which containers it is for and what they do; of several, the last that fits counts. A
-container that no rule fits loads for half a second and serves until it is told to stop.
+container that no rule fits loads for half a second and serves until it is told to stop. An engine
+that serves goes on reading its rule: `acceptance` and `grammar_log` hold from the moment on at
+which they are written, all else from the next start on.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ class Behaviour:
     """It answers, and /health is 503 for good."""
     crash_log: str = ""
     """It prints this and ends with `exit_code` when it should have begun to serve."""
+    crash_at: str = ""
+    """The phase in which it ends so; none: when it should have begun to serve."""
     crash_after_s: float | None = None
     """It ends so many seconds after it began to serve (with `crash_log`, `exit_code`)."""
     exit_code: int = 1
@@ -53,6 +57,10 @@ class Behaviour:
     """Requests it runs at once; None for what its arguments say."""
     step_factor: float = 1.0
     """How much slower than an H100 in the simulator's figures its steps are."""
+    token_s: float | None = None
+    """What each verified or decoded token adds to a step; None for the simulator's figure."""
+    grammar_log: str = ""
+    """It prints this and ends when a request with a grammar comes while it speculates."""
     runs: bool = False
     """A container that is no engine runs its command on this machine, its volumes in a folder."""
     env: Mapping[str, str] = field(default_factory=dict)

@@ -14,11 +14,13 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
+from speccli.core.sim.base import Change
 from speccli.core.sim.config import (
     PREFIX,
     Acceptance,
@@ -31,6 +33,7 @@ from speccli.core.sim.config import (
 from speccli.core.sim.engine import SimEngine
 from speccli.core.sim.fleet import Fleet, Replica
 from speccli.core.sim.server import SimServer
+from tests.support.kube import behaviour as behaviours
 from tests.support.kube.behaviour import Behaviour
 
 _METHODS: dict[str, Method] = {
@@ -42,6 +45,8 @@ _METHODS: dict[str, Method] = {
 }
 _OUTPUT_TOKENS = 128.0
 _TICK_S = 0.05
+_FOLLOW_S = 0.25
+_GRAMMARS = frozenset({"response_format", "structured_outputs", "guided_json"})
 
 
 @dataclass(frozen=True)
@@ -90,20 +95,26 @@ def config_of(words: Words, behaviour: Behaviour) -> SimConfig:
     if behaviour.silent_speculation:
         method, k = "none", 0
     model_len = words.number("--max-model-len", 8192)
-    chance = behaviour.acceptance if k else None
-    acceptance = default_acceptance(method, k, chance) if k else Acceptance(())
+    cost = StepCost().scaled(behaviour.step_factor)
+    if behaviour.token_s is not None:
+        cost = replace(cost, token_s=behaviour.token_s)
     return SimConfig(
         method=method,
         k=k,
-        acceptance=acceptance,
+        acceptance=accepts(method, k, behaviour),
         model=PREFIX + words.model,
         draft=f"{PREFIX}draft" if k else None,
-        cost=StepCost().scaled(behaviour.step_factor),
+        cost=cost,
         traffic=Traffic(rate_per_s=behaviour.rate_per_s, output_mean=_OUTPUT_TOKENS),
         max_num_seqs=behaviour.max_num_seqs or words.number("--max-num-seqs", 128),
         max_model_len=model_len,
         kv_tokens=max(400_000, 2 * model_len),
     )
+
+
+def accepts(method: Method, k: int, behaviour: Behaviour) -> Acceptance:
+    """How often drafts are accepted."""
+    return default_acceptance(method, k, behaviour.acceptance) if k else Acceptance(())
 
 
 def _log(where: str, text: str) -> None:
@@ -138,6 +149,8 @@ async def load(words: Words, behaviour: Behaviour, speculates: bool) -> None:
     for phase, share in phases(words, behaviour, speculates):
         if phase == behaviour.stop_loading_at:
             await asyncio.Event().wait()
+        if phase == behaviour.crash_at:
+            crash(behaviour)
         await asyncio.sleep(behaviour.load_s * share)
     if behaviour.oom:
         signal.raise_signal(signal.SIGKILL)
@@ -155,21 +168,53 @@ def crash(behaviour: Behaviour) -> None:
 class PodServer(SimServer):
     """The simulator's server, with a health that may be bad and a drain."""
 
-    def __init__(self, fleet: Fleet, host: str, port: int, *, unready: bool) -> None:
+    def __init__(self, fleet: Fleet, host: str, port: int, does: Behaviour) -> None:
         super().__init__(fleet, host, ports=[port])
-        self._unready = unready
+        self.does = does
         self.draining = False
+        self.crashed = asyncio.Event()
 
     async def _health(self, http: web.Request) -> web.Response:
-        if self._unready:
+        if self.does.unready:
             return web.Response(status=503)
         return await super()._health(http)
 
     async def _completions(self, http: web.Request) -> web.StreamResponse:
+        await self._meet(http)
         return self._closed() or await super()._completions(http)
 
     async def _chat(self, http: web.Request) -> web.StreamResponse:
+        await self._meet(http)
         return self._closed() or await super()._chat(http)
+
+    async def _meet(self, http: web.Request) -> None:
+        """End at a grammar, where that is what it does."""
+        if not self.does.grammar_log or not self.engine.config.k:
+            return
+        if _GRAMMARS & set(await http.json()):
+            self.crashed.set()
+            await asyncio.Event().wait()
+
+    @property
+    def engine(self) -> SimEngine:
+        """Its only one."""
+        engine = self.fleet.replicas[0].engines[0]
+        assert isinstance(engine, SimEngine)
+        return engine
+
+    async def follow(self, rules: Sequence[Any]) -> None:
+        """Do from now on what the rule says by now."""
+        folder, namespace, labels, text = rules
+        while True:
+            await asyncio.sleep(_FOLLOW_S)
+            does = behaviours.read(Path(folder), namespace, labels, text)
+            if does.acceptance != self.does.acceptance:
+                config = self.engine.config
+                accepted = accepts(config.method, config.k, does)
+                self.engine.advance()
+                self.engine.config = replace(config, acceptance=accepted)
+                self.engine.apply(Change("acceptance"))
+            self.does = replace(self.does, acceptance=does.acceptance, grammar_log=does.grammar_log)
 
     def _closed(self) -> web.Response | None:
         """A server that drains takes nothing new."""
@@ -178,17 +223,17 @@ class PodServer(SimServer):
     async def drain(self, seconds: float) -> None:
         """Take nothing new and finish what is there, for so long at most."""
         self.draining = True
-        engine = self.fleet.replicas[0].engines[0]
-        assert isinstance(engine, SimEngine)
         ticks = round(seconds / _TICK_S)
         for _ in range(ticks):
-            if not engine.listeners:
+            if not self.engine.listeners:
                 return
             await asyncio.sleep(_TICK_S)
 
 
-async def main(host: str, port: int, words: Words, behaviour: Behaviour) -> None:
-    """Load, serve, and stop when told to."""
+async def main(
+    host: str, port: int, words: Words, behaviour: Behaviour, rules: Sequence[Any] | None = None
+) -> None:
+    """Load, serve, and stop when told to; `rules`: where its behaviour is, to be read again."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, (lambda: None) if behaviour.ignores_term else stop.set)
@@ -201,14 +246,22 @@ async def main(host: str, port: int, words: Words, behaviour: Behaviour) -> None
     loading.result()
     engine = SimEngine(config, time.time)
     fleet = Fleet([Replica("engine", [engine])], time.time)
-    async with PodServer(fleet, host, port, unready=behaviour.unready) as server:
+    async with PodServer(fleet, host, port, behaviour) as server:
         _log("entry.py:140", f"Starting vLLM server on http://{host}:{port}")
         _log("server.py:84", "Application startup complete.")
-        try:
-            async with asyncio.timeout(behaviour.crash_after_s):
-                await told
-        except TimeoutError:
+        following = asyncio.create_task(server.follow(rules)) if rules else None
+        crashed = asyncio.create_task(server.crashed.wait())
+        await asyncio.wait(
+            (told, crashed),
+            timeout=behaviour.crash_after_s,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        if crashed.done():
+            crash(replace(behaviour, crash_log=server.does.grammar_log))
+        if not told.done():
             crash(behaviour)
+        if following is not None:
+            following.cancel()
         _log("launcher.py:110", "Shutting down")
         await server.drain(words.number("--shutdown-timeout", 0))
 
@@ -216,5 +269,11 @@ async def main(host: str, port: int, words: Words, behaviour: Behaviour) -> None
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
     asyncio.run(
-        main(given["host"], given["port"], Words(given["words"]), Behaviour(**given["behaviour"]))
+        main(
+            given["host"],
+            given["port"],
+            Words(given["words"]),
+            Behaviour(**given["behaviour"]),
+            given.get("rules"),
+        )
     )

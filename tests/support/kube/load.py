@@ -1,8 +1,9 @@
-"""Clients of a service: `python -m tests.support.kube.load SERVER FOLDER NAMESPACE SERVICE`.
+"""Clients of a service: `python -m tests.support.kube.load SERVER FOLDER NAMESPACE SERVICE [OUT]`.
 
-Requests arrive at random (Poisson) at the rate in FOLDER/load-rate, which may change at any time,
-and go to the service's ready endpoints in turn, as they would behind a balancer. Each answer is a
-line of FOLDER/load.jsonl: when it was sent, how long its first token took, its status.
+Requests arrive at random (Poisson) at the rate in OUT/load-rate (FOLDER's where OUT is not given),
+which may change at any time, and go to the service's ready endpoints in turn, as they would behind
+a balancer. Each answer is a line of OUT/load.jsonl: when it was sent, how long its first token
+took, its status.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Load:
         self._folder = folder
         slices = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
         self._path = f"{slices}?labelSelector=kubernetes.io/service-name%3D{service}"
-        self._ready: list[str] = []
+        self.ready: list[str] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def look(self) -> None:
@@ -43,7 +44,7 @@ class Load:
             with contextlib.suppress(aiohttp.ClientError, TimeoutError):
                 status, found = await self._client.ask("GET", self._path)
                 if status == 200:
-                    self._ready = sorted(_ready(found["items"]))
+                    self.ready = sorted(_ready(found["items"]))
             await asyncio.sleep(_LOOK_S)
 
     async def arrive(self) -> None:
@@ -54,13 +55,13 @@ class Load:
         async with aiohttp.ClientSession(connector=connector) as session:
             while True:
                 rate = float((self._folder / "load-rate").read_text())
-                if not rate or not self._ready:
+                if not rate or not self.ready:
                     await asyncio.sleep(_IDLE_S)
                     at = time.monotonic()
                     continue
                 at += rng.expovariate(rate)
                 await asyncio.sleep(max(0.0, at - time.monotonic()))
-                host = self._ready[next(turn) % len(self._ready)]
+                host = self.ready[next(turn) % len(self.ready)]
                 task = asyncio.create_task(self._ask(session, host))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
@@ -93,12 +94,13 @@ def _ready(slices: list[dict[str, Any]]) -> set[str]:
     }
 
 
-async def main(server: str, folder: Path, namespace: str, service: str) -> None:
+async def main(server: str, folder: Path, namespace: str, service: str, out: Path) -> None:
     """Run until ended."""
     async with Client(server, folder) as client:
-        load = Load(client, folder, namespace, service)
+        load = Load(client, out, namespace, service)
         await asyncio.gather(load.look(), load.arrive())
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4]))
+    server, folder, namespace, service, *out = sys.argv[1:]
+    asyncio.run(main(server, Path(folder), namespace, service, Path((out or [folder])[0])))

@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,11 @@ class Container:
         return [*self.spec.get("command", []), *self.spec.get("args", [])]
 
     @property
+    def text(self) -> str:
+        """What a rule's `contains` is looked for in."""
+        return " ".join([self.spec.get("image", ""), *self.words])
+
+    @property
     def is_engine(self) -> bool:
         """Whether it is a vLLM server; nothing else is run."""
         return "vllm" in self.words or "vllm/vllm-openai" in self.spec.get("image", "")
@@ -63,10 +69,17 @@ class Container:
         path = self.folder / f"{self.name}.{self.restarts - int(previous)}.log"
         return path if path.exists() else None
 
-    async def start(self, address: str, behaviour: Behaviour, volumes: Path | None = None) -> None:
+    async def start(
+        self,
+        address: str,
+        behaviour: Behaviour,
+        volumes: Path | None = None,
+        rules: Sequence[Any] | None = None,
+    ) -> None:
         """Run it: the simulated engine for an engine, and for anything else a word in the log.
 
-        `volumes`: run its own command, with what it mounts below this folder.
+        `volumes`: run its own command, with what it mounts below this folder. `rules`: what
+        `behaviour.read` takes to find this behaviour again, for an engine to look what has changed.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         self.env = dict(behaviour.env)
@@ -84,6 +97,7 @@ class Container:
                 "port": int(self.spec["ports"][0]["containerPort"]),
                 "words": words,
                 "behaviour": dataclasses.asdict(behaviour),
+                "rules": rules,
             }
             command = [sys.executable, "-m", "tests.support.kube.engine", json.dumps(given)]
         with (self.folder / f"{self.name}.{self.restarts}.log").open("wb") as log:

@@ -149,8 +149,7 @@ class Pod:
 
     def _behaviour(self, container: Container) -> Behaviour:
         labels = self.pod["metadata"].get("labels", {})
-        text = " ".join([container.spec.get("image", ""), *container.words])
-        return behaviour.read(self._folder, self.namespace, labels, text)
+        return behaviour.read(self._folder, self.namespace, labels, container.text)
 
     async def _keep(self, container: Container) -> None:
         """Run a container as often as the restart policy wants."""
@@ -252,7 +251,9 @@ class Pod:
     async def _start(self, container: Container, does: Behaviour) -> None:
         await self.tell("Created", f"Created container: {container.name}", of=container.name)
         volumes = await self._volumes(container) if does.runs else None
-        await container.start(self.address, does, volumes)
+        labels = self.pod["metadata"].get("labels", {})
+        rules = (str(self._folder), self.namespace, labels, container.text)
+        await container.start(self.address, does, volumes, rules)
         await self.tell("Started", f"Started container {container.name}", of=container.name)
 
     async def _volumes(self, container: Container) -> Path:
