@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from speccli.core.manifests import sizes
 from tests.e2e.kube.deploying import PLAIN, RECIPE, Typed
-from tests.support.kube.cluster import Behaviour, Cluster, until
+from tests.support.kube.cluster import Behaviour, Cluster, RefusedError, until
 
 pytestmark = pytest.mark.real_kubernetes
 
 
 @pytest.fixture
-def typed(cluster: Cluster, tmp_path: Path) -> Typed:
+def typed(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
+    """In life a pod must have been ready for ten seconds before it counts."""
+    monkeypatch.setattr(sizes, "MIN_READY_S", 1)
     return Typed(cluster, tmp_path)
 
 
@@ -170,7 +173,18 @@ def test_a_draft_that_is_never_right_is_found_out(typed: Typed) -> None:
 
 def test_a_start_that_takes_too_long_is_no_failure(typed: Typed) -> None:
     typed.cluster.pods(Behaviour(stop_loading_at="weights"))
-    told = typed.deploy("--timeout", "8s")
+    begun = typed("deploy", RECIPE, "--name", "chat", *PLAIN, "--no-wait")
+    assert begun.exit_code == 0, begun.stderr
+
+    def loads() -> bool:
+        logs = map(typed.cluster.api.logs, typed.cluster.pod_names())
+        try:
+            return any("Starting to load model" in text for text in logs)
+        except RefusedError:  # there is no log yet
+            return False
+
+    until(loads, "a pod that loads its weights")
+    told = typed.deploy("--timeout", "2s")
     assert told["exit"] == 3
     assert told["rollout"]["end"] == "late"
     assert "loading the weights" in told["rollout"]["why"]
