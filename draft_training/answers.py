@@ -37,7 +37,7 @@ def run(job: Job) -> dict[str, Any]:
         if job.answers.engines > 1:
             _beside_each_other(job, missing, progress)
         else:
-            for tokens in _answer(job, missing, progress.end):
+            for tokens in _answer(job, missing):
                 progress.chunk(tokens)
     made = corpus.read(files(job))
     if not len(made):
@@ -48,24 +48,23 @@ def run(job: Job) -> dict[str, Any]:
 
 
 class _Progress:
-    """Chunks that came, and when no more are asked for."""
+    """Chunks that came, how fast, and how long yet."""
 
     def __init__(self, chunks: int, seconds: float | None) -> None:
         self.chunks, self.done, self.tokens = chunks, 0, 0
         self.told = Progress("answers", every_s=0.0)
-        self.seconds = seconds
-        self.end = None if seconds is None else time.time() + seconds
-        """Wall clock: engines are processes of their own."""
+        self.seconds, self.first = seconds, 0.0
 
     def chunk(self, tokens: int) -> None:
         """One more is on disk."""
+        now = time.monotonic()
+        self.first = self.first or now
         self.done += 1
         self.tokens += tokens
-        spent = time.monotonic() - self.told.started
         share = self.done / self.chunks
         if self.seconds is not None:
-            share = max(share, spent / self.seconds)
-        rate = round(self.tokens / spent)
+            share = max(share, (now - self.first) / self.seconds)
+        rate = round(self.tokens / (now - self.told.started))
         self.told.at(min(1.0, share), answer_tokens=self.tokens, tokens_per_s=rate)
 
 
@@ -79,8 +78,7 @@ def _beside_each_other(job: Job, missing: list[int], progress: _Progress) -> Non
     heard: Any = context.Queue()
     count = min(job.answers.engines, len(missing))
     engines = [
-        context.Process(target=_engine, args=(job, missing[n::count], progress.end, heard))
-        for n in range(count)
+        context.Process(target=_engine, args=(job, missing[n::count], heard)) for n in range(count)
     ]
     for engine in engines:
         engine.start()
@@ -109,10 +107,10 @@ def _hear(heard: Any, progress: _Progress) -> None:
         raise Failed(*told)
 
 
-def _engine(job: Job, starts: list[int], end: float | None, heard: Any) -> None:
+def _engine(job: Job, starts: list[int], heard: Any) -> None:
     """One process: chunks in, tokens of each out, or why it failed."""
     try:
-        for tokens in _answer(job, starts, end):
+        for tokens in _answer(job, starts):
             heard.put(tokens)
     except Exception as error:  # noqa: BLE001 - told to the parent by its name
         failure = named(error)
@@ -123,10 +121,11 @@ def _path(job: Job, number: int) -> Path:
     return job.work / f"answers-{number:04d}.npz"
 
 
-def _answer(job: Job, starts: list[int], end: float | None) -> Any:
+def _answer(job: Job, starts: list[int]) -> Any:
     """Answers chunks and keeps them; yields the answer tokens of each."""
     asked = corpus.read([job.work / prompts.FILE])
     wanted, kinds, engine = job.answers, _sampling(job), _vllm(job)
+    begun = time.monotonic()
     for start in starts:
         part = asked.documents[start : start + wanted.chunk]
         inputs = [{"prompt_token_ids": p.tolist()} for p in part for _ in kinds]
@@ -140,7 +139,7 @@ def _answer(job: Job, starts: list[int], end: float | None) -> Any:
                     tokens += len(answer.token_ids)
         corpus.write(_path(job, start // wanted.chunk), documents, lengths)
         yield tokens
-        if end is not None and time.time() >= end:
+        if wanted.seconds is not None and time.monotonic() - begun >= wanted.seconds:
             return
 
 

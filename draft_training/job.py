@@ -24,7 +24,7 @@ class Answers:
     max_tokens: int = 384
     max_prompt_tokens: int = 768
     seconds: float | None = None
-    """Stop asking for more after this time; what has come is used."""
+    """Stop asking for more so long after the engine was up; what has come is used."""
     chunk: int = 1024
     """Prompts handed over at a time; also what an interruption can lose."""
     gpu_memory: float = 0.5

@@ -72,17 +72,34 @@ def head(name: str, aux: int = 3) -> tuple[Shape, float]:
     return one, float(params + s.draft_vocab * s.hidden + one.embedding_params)
 
 
-def lines(name: str, weights: str, result: Result) -> Iterator[Line]:
+def held_by_server(bench: Path) -> dict[tuple[str, str], float]:
+    """GPU memory in bytes by (arm, weights), as the lab's `servers-GROUP.json` beside it says."""
+    file = bench.with_name(f"servers-{bench.stem.rpartition('-')[0]}.json")
+    if not file.exists():
+        return {}
+    told = json.loads(file.read_text()).get("memory_by_server") or []
+    found: dict[tuple[str, str], float] = {}
+    for each in told:
+        used = float(str(each["used"]).split()[0]) * 2**20
+        key = each["arm"], each["weights"]
+        found[key] = found.get(key, 0.0) + used
+    return found
+
+
+Held = dict[tuple[str, str], float]
+
+
+def lines(name: str, weights: str, result: Result, held: Held) -> Iterator[Line]:
     """Everything of one bench that both sides tell."""
     for arm in result.arms:
         if arm.method in ("none", "eagle3", "p-eagle", "ngram"):
-            yield from _memory(name, weights, arm)
+            yield from _memory(name, weights, arm, held.get((arm.name, weights)))
             for row in result.rows:
                 if row.arm == arm.name and row.output_tokens_per_s.value and row.batch:
                     yield from _speed(name, weights, arm, row)
 
 
-def _memory(name: str, weights: str, arm: Arm) -> Iterator[Line]:
+def _memory(name: str, weights: str, arm: Arm, held: float | None) -> Iterator[Line]:
     facts = arm.server
     if facts is None:
         return
@@ -93,7 +110,7 @@ def _memory(name: str, weights: str, arm: Arm) -> Iterator[Line]:
     found = [("weights", loaded, facts.weights_bytes.value)]
     found.append(("CUDA graphs", graphs, facts.cuda_graph_bytes.value))
     if cache:
-        held = facts.gpu_memory_bytes.value
+        held = facts.gpu_memory_bytes.value or held
         found.append(("besides the cache", sum(items.values()), held - cache if held else None))
     for what, estimated, measured in found:
         if measured:
@@ -154,7 +171,8 @@ def main(arguments: list[str]) -> int:
         named, _, file = given.partition("=")
         name, _, weights = named.partition("-")
         result = read(Path(file))
-        made += [(named, line) for line in lines(name, weights or "bf16", result)]
+        held = held_by_server(Path(file))
+        made += [(named, line) for line in lines(name, weights or "bf16", result, held)]
     for named, line in made:
         batch = "" if line.batch is None else f"batch {line.batch}"
         mark = "" if line.goal is None else ("ok" if abs(line.off) < line.goal else "MISSED")

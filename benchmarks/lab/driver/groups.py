@@ -165,9 +165,9 @@ GROUPS = {
             "32b",
             "32b",
             (
-                Arm("baseline", weights="fp8", kv_gib=6.5),
-                _eagle(k=5, weights="fp8", kv_gib=6.5),
-                Arm("ngram", "ngram", 5, weights="fp8", kv_gib=6.5),
+                Arm("baseline", weights="fp8", kv_gib=7.7),
+                _eagle(k=5, weights="fp8", kv_gib=7.7),
+                Arm("ngram", "ngram", 5, weights="fp8", kv_gib=7.7),
             ),
             (Bench("arms", 210, requests="8,32,64,128,160", repeats=2),),
         ),
@@ -175,8 +175,8 @@ GROUPS = {
             "70b",
             "70b",
             (
-                Arm("baseline", weights="fp8", kv_gib=12.0),
-                Arm("int4", weights="int4", kv_gib=12.0, label="baseline"),
+                Arm("baseline", weights="fp8", kv_gib=8.0),
+                Arm("int4", weights="int4", kv_gib=8.0, label="baseline"),
             ),
             tuple(
                 Bench(weights, 80, "1,8,32,64", "6,24,64,128", arms=(arm,))
@@ -189,8 +189,8 @@ GROUPS = {
             "70b-eagle3",
             "70b",
             (
-                _eagle(k=5, weights="fp8", kv_gib=12.0),
-                _eagle("int4-eagle3", 5, weights="int4", kv_gib=12.0, label="eagle3"),
+                _eagle(k=5, weights="fp8", kv_gib=6.5),
+                _eagle("int4-eagle3", 5, weights="int4", kv_gib=6.5, label="eagle3"),
             ),
             (
                 Bench("fp8", 60, "1,8,32,64", "6,24,64,128", arms=("eagle3",)),

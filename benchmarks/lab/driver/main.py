@@ -63,8 +63,7 @@ def _group(asked: argparse.Namespace) -> Group:
 
 
 def _served(places: Places, group: Group) -> int:
-    servers.start(places, group)
-    return 0
+    return 2 if servers.start(places, group) else 0
 
 
 def _stopped(places: Places, group: Group) -> int:
@@ -74,12 +73,14 @@ def _stopped(places: Places, group: Group) -> int:
 
 def _do(places: Places, group: Group, only: str | None) -> int:
     """Serve, measure, stop: what fits into one call."""
-    servers.start(places, group)
+    wrong = servers.start(places, group)
     worst = measure.measure(places, group, only)
     if worst == 0:
         servers.stop(places, group)
     say(f"{group.name}: {('all measured', 'not all measured yet', 'a bench failed')[worst]}")
-    return worst
+    for each in wrong:
+        say(f"{group.name}: without {each}")
+    return max(worst, 2 if wrong else 0)
 
 
 def _list() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def measure(places: Places, group: Group, only: str | None = None) -> int:
             worst = max(worst, 1)
             continue
         say(f"{group.name}/{bench.name}: about {bench.seconds} s, {places.left_s:.0f} s left")
-        code, _ = specctl(places, line(places, group, bench), limit_s=places.left_s - 10)
+        code, _ = specctl(places, line(places, group, bench, _up), limit_s=places.left_s - 10)
         keep(places, result(places, group, bench))
         worst = max(worst, {0: 0, 1: 0, 130: 1}.get(code, 2))
         say(f"{group.name}/{bench.name}: ended with {code}")
@@ -67,14 +68,20 @@ def complete(file: Path) -> bool:
     return file.exists() and bool(json.loads(file.read_text()).get("complete"))
 
 
-def line(places: Places, group: Group, bench: Bench) -> list[str]:
-    """Arguments of `specctl bench run`."""
+def _up(n: int) -> bool:
+    return answers(PORT + n)
+
+
+def line(
+    places: Places, group: Group, bench: Bench, up: Callable[[int], bool] = lambda n: True
+) -> list[str]:
+    """Arguments of `specctl bench run`; arms that are not `up` are left out."""
     bench = rehearsed(bench) if places.rehearse else bench
     file = result(places, group, bench)
     file.parent.mkdir(parents=True, exist_ok=True)
     made = ["bench", "run", "--out", str(file), "--name", f"{group.name}-{bench.name}"]
     for n, arm in enumerate(group.arms):
-        if (not bench.arms or arm.name in bench.arms) and _up(places, n):
+        if (not bench.arms or arm.name in bench.arms) and up(n):
             made += _arm(places, group, arm, n)
     for name in bench.datasets:
         made += ["--dataset", dataset(places, name)]
@@ -86,11 +93,6 @@ def line(places: Places, group: Group, bench: Bench) -> list[str]:
     words = stand_in(group, bench)
     made += ["--stand-in", words] if words else []
     return [*made, "--resume"] if file.exists() else made
-
-
-def _up(places: Places, n: int) -> bool:
-    """A rehearsal may leave arms out; elsewhere a server that is gone is an error worth seeing."""
-    return not places.rehearse or answers(PORT + n)
 
 
 def _arm(places: Places, group: Group, arm: Arm, n: int) -> list[str]:

@@ -108,32 +108,42 @@ def command(places: Places, group: Group, arm: Arm, port: int) -> list[str]:
     return made + (["--speculative-config", json.dumps(config)] if config else [])
 
 
-def start(places: Places, group: Group) -> None:
-    """All servers of a group; returns when each answers.
+def start(places: Places, group: Group) -> list[str]:
+    """All servers of a group, at once; returns when each answers or is given up.
 
-    Raises:
-        Stop: one ended, or did not answer in time; the others are left running.
+    Returns:
+        What went wrong, an arm each: the others can be measured all the same.
     """
     make(places, group)
     run = places.work / "servers" / group.name
     run.mkdir(parents=True, exist_ok=True)
-    lines = {}
+    lines, wrong = {}, []
     begin = time.monotonic()
     for n, arm in enumerate(group.arms):
-        if _alive(run / f"{arm.name}.pid"):
-            continue
-        lines[arm.name] = command(places, group, arm, PORT + n)
-        _spawn(places, group, arm, lines[arm.name], run)
+        if not _alive(run / f"{arm.name}.pid"):
+            lines[arm.name] = command(places, group, arm, PORT + n)
+            _spawn(places, group, arm, lines[arm.name], run)
         if places.rehearse:  # two cores: one after the other
-            _wait(places, group, arm, PORT + n, run, time.monotonic())
-    if lines:
-        places_.write(places, f"servers-{group.name}.json", {"commands": lines, **_room(run)})
+            wrong += _waited(places, group, arm, PORT + n, run, time.monotonic())
     for n, arm in enumerate(group.arms):
         if not places.rehearse:
-            _wait(places, group, arm, PORT + n, run, begin)
-        _remember(places, group, arm, run)
-    told = {"commands": lines, "ready_s": round(time.monotonic() - begin, 1), **_room(run)}
-    places_.write(places, f"servers-{group.name}.json", told)
+            wrong += _waited(places, group, arm, PORT + n, run, begin)
+        if answers(PORT + n):
+            _remember(places, group, arm, run)
+    told = {"commands": lines, "ready_s": round(time.monotonic() - begin, 1), "failed": wrong}
+    places_.write(places, f"servers-{group.name}.json", {**told, **_room(group, run)})
+    return wrong
+
+
+def _waited(
+    places: Places, group: Group, arm: Arm, port: int, run: Path, begin: float
+) -> list[str]:
+    try:
+        _wait(places, group, arm, port, run, begin)
+    except Stop as stop:
+        say(str(stop))
+        return [f"{arm.name}: {tail(run, arm.name, 3)}"]
+    return []
 
 
 def _spawn(places: Places, group: Group, arm: Arm, line: list[str], run: Path) -> None:
@@ -223,7 +233,7 @@ def stop(places: Places, group: Group) -> None:
         places_.keep_log(places, group.name, log)
 
 
-def _room(run: Path) -> dict[str, Any]:
+def _room(group: Group, run: Path) -> dict[str, Any]:
     """GPU memory, whole and by server, where the driver tells."""
     whole = _smi("--query-gpu=name,driver_version,memory.total,memory.used")
     by_pid: dict[int, str] = {}
@@ -232,11 +242,15 @@ def _room(run: Path) -> dict[str, Any]:
         if pid.strip().isdigit():
             by_pid[int(pid)] = used.strip()
     groups = {file.stem: int(file.read_text()) for file in run.glob("*.pid")}
-    told: dict[str, str] = {}
+    told = []
     for process, memory in by_pid.items():
         with suppress(OSError):
             owner = os.getpgid(process)
-            told |= {name: memory for name, leader in groups.items() if leader == owner}
+            told += [
+                {"arm": arm.label or arm.name, "weights": arm.weights, "used": memory}
+                for arm in group.arms
+                if groups.get(arm.name) == owner
+            ]
     return {"gpu": whole, "memory_by_server": told}
 
 

@@ -1,0 +1,172 @@
+"""The lab's groups fit, its lines are what was meant, and its estimates meet their goals."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import estimate
+import pytest
+
+from driver import main as lab
+from driver import measure, servers
+from driver.groups import GROUPS, Arm, Bench, Group
+from driver.places import Places
+from speccli.core.sizing.gpus import GPUS
+from speccli.core.sizing.memory import Demand, memory
+from stand_in import shapes
+
+ROOT = Path(__file__).parents[2]
+GPU_GIB = 139.8
+SPARE_GIB = 3.0
+"""What the estimate may be off by."""
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(tmp_path / "work", tmp_path / "out", 600)
+
+
+def gib(group: Group, arm: Arm) -> float:
+    """What `plan` says an arm's server takes, the cache as it is given."""
+    if group.shape == "small":
+        return 4.0 + arm.kv_gib
+    drafts = arm.method in ("eagle3", "p-eagle")
+    shape = estimate.shape(group.shape, arm.weights)
+    draft, params = estimate.head(group.shape) if drafts else (None, None)
+    told = memory(
+        GPUS["h200"],
+        Demand(
+            shape, draft, params, arm.k if drafts else 0, 1, 1, 2048, group.max_num_seqs,
+            2048 if "2048" in arm.extra else 8192, "auto", 0.9, 60, drafts,
+        ),
+    )  # fmt: skip
+    own = sum(item.bytes for item in told.items) / 2**30 + arm.kv_gib
+    return own + (2.5 if arm.method == "draft_model" else 0.0)
+
+
+@pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS.keys())
+def test_the_servers_of_a_group_fit_on_one_gpu_together(group: Group) -> None:
+    assert sum(gib(group, arm) for arm in group.arms) < GPU_GIB - SPARE_GIB
+
+
+@pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS.keys())
+def test_the_cache_holds_the_largest_batch_of_each_bench(group: Group) -> None:
+    if group.shape == "small":
+        pytest.skip("4 GiB of 23 kB a token")
+    kv = estimate.shape(group.shape, "bf16").kv_bytes_per_token(1, "auto")
+    for bench in group.benches:
+        batch = max(map(int, bench.batches.split(",")))
+        for arm in group.arms:
+            if not bench.arms or arm.name in bench.arms:
+                assert arm.kv_gib * 2**30 / kv > batch * 240, (bench.name, arm.name)
+
+
+@pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS.keys())
+def test_benches_ask_arms_that_are_there_as_often_as_they_have_loads(group: Group) -> None:
+    names = {arm.name for arm in group.arms}
+    assert len(names) == len(group.arms)
+    for bench in group.benches:
+        assert set(bench.arms) <= names
+        assert len(bench.batches.split(",")) == len(bench.requests.split(","))
+
+
+def test_a_servers_line_has_its_draft_and_its_share_of_the_gpu(places: Places) -> None:
+    group = GROUPS["8b"]
+    arm = next(arm for arm in group.arms if arm.name == "p-eagle")
+    line = servers.command(places, group, arm, 9000)
+    told = json.loads(line[line.index("--speculative-config") + 1])
+    assert told["method"] == "eagle3"
+    assert told["parallel_drafting"] is True
+    assert told["model"].endswith("8b-bf16/p-eagle")
+    assert line[line.index("--kv-cache-memory-bytes") + 1] == str(6 << 30)
+    assert "--load-format" in line
+
+
+def test_a_schedule_that_was_measured_is_what_the_server_gets(places: Places) -> None:
+    group = GROUPS["8b-graphs"]
+    arm = next(arm for arm in group.arms if arm.schedule)
+    guessed = servers.speculation(places, group, arm)
+    rows = [[1, 20, 5], [21, 128, 2]]
+    file = places.work / "results" / "schedule.json"
+    file.parent.mkdir(parents=True)
+    config = {"num_speculative_tokens_per_batch_size": rows}
+    file.write_text(json.dumps({"speculative_config": config}))
+    told = servers.speculation(places, group, arm)
+    assert guessed is not None
+    assert told is not None
+    assert told["num_speculative_tokens_per_batch_size"] == rows
+    assert guessed["num_speculative_tokens_per_batch_size"][0][0] == 1
+
+
+def test_a_bench_asks_the_arms_it_names_and_says_what_it_stands_in_for(places: Places) -> None:
+    group = GROUPS["70b"]
+    bench = next(bench for bench in group.benches if bench.name == "int4")
+    line = measure.line(places, group, bench)
+    arms = [line[i + 1] for i, word in enumerate(line) if word == "--arm"]
+    assert arms == [f"baseline=http://127.0.0.1:{servers.PORT + 1}"]
+    words = line[line.index("--stand-in") + 1]
+    assert "70B" in words
+    assert "INT4" in words
+    assert "FP8" not in words
+    assert "--resume" not in line
+
+
+def test_what_was_begun_is_gone_on_with(places: Places) -> None:
+    group = GROUPS["8b"]
+    file = measure.result(places, group, group.benches[0])
+    file.parent.mkdir(parents=True)
+    file.write_text('{"complete": false}')
+    assert "--resume" in measure.line(places, group, group.benches[0])
+
+
+def test_a_bench_without_time_is_left_for_the_next_call(places: Places) -> None:
+    assert measure.measure(replace(places, budget_s=0), GROUPS["8b"]) == 1
+
+
+def test_a_rehearsal_is_the_same_in_small() -> None:
+    small = measure.rehearsed(Bench("x", 1))
+    assert (small.batches, small.requests, small.max_tokens) == ("1,3", "2,4", 16)
+
+
+def test_an_unknown_group_is_said_with_those_there_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert lab.main(["serve", "9b", "--work", str(tmp_path)]) == 2
+    assert "8b-graphs" in capsys.readouterr().err
+
+
+def test_plan_meets_its_goals_on_the_8b_that_was_measured() -> None:
+    told = [f"8b={ROOT / 'docs/evidence/bench-h200-8b.json'}"]
+    assert estimate.main(told) == 0
+
+
+def test_memory_is_read_from_what_the_lab_kept(tmp_path: Path) -> None:
+    kept = {"arm": "baseline", "weights": "int4", "used": "50000 MiB"}
+    (tmp_path / "servers-70b.json").write_text(json.dumps({"memory_by_server": [kept, kept]}))
+    held = estimate.held_by_server(tmp_path / "70b-int4.json")
+    assert held == {("baseline", "int4"): 100_000 * 2.0**20}
+
+
+@pytest.mark.parametrize(
+    ("shape", "billions"), [("8b", 8.03), ("32b", 32.8), ("70b", 70.6), ("1b", 1.14)]
+)
+def test_shapes_have_the_parameters_of_what_they_stand_for(shape: str, billions: float) -> None:
+    assert shapes.SHAPES[shape].params / 1e9 == pytest.approx(billions, rel=0.03)
+
+
+@pytest.mark.parametrize("shape", ["8b", "32b", "70b", "1b", "tiny"])
+def test_norms_are_scaled_by_a_power_of_two(shape: str) -> None:
+    config = json.loads((ROOT / "tests/data/smollm2-135m-eagle3/config.json").read_text())
+    at = shapes.place(config | {"num_hidden_layers": 30}, shapes.SHAPES[shape])
+    mean_square = at.small * (1 + at.copy**2) / at.shape.hidden
+    assert mean_square == pytest.approx(at.norm**2)
+    assert len(set(at.layers)) == 30
+    assert at.norm in (1.0, 0.5, 0.25)
+
+
+def test_a_shape_that_is_too_small_is_refused() -> None:
+    config = json.loads((ROOT / "tests/data/smollm2-135m-eagle3/config.json").read_text())
+    with pytest.raises(shapes.Unfit, match="layers 32"):
+        shapes.place(config | {"num_hidden_layers": 40}, shapes.SHAPES["8b"])

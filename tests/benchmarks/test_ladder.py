@@ -1,0 +1,278 @@
+"""The driver of the ladder's gain: what it makes of what clients got, its page, its faults."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import http.client
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import ladder_page
+from benchmarks.ladder_faults import (
+    GRAMMAR_FAILS,
+    LOADING_FAILS,
+    crossing,
+    plain_speed,
+    recovered,
+    run_of,
+)
+from speccli.core.engines.vllm_crash import diagnose
+from speccli.core.fallback.reactions import BLAMED
+from tests.support.kube import behaviour
+from tests.support.kube.behaviour import Behaviour
+
+ROOT = Path(__file__).parents[2]
+Object = dict[str, Any]
+EAGLE = ["serve", "m", "--speculative-config", '{"method":"eagle3","num_speculative_tokens":3}']
+
+
+def sent(at: float, s: float = 1.0, failure: str = "") -> Object:
+    return {"at": 1000 + at, "s": s, "tokens": 0 if failure else 100, "failure": failure}
+
+
+def move(after_s: float, what: str = "done") -> Object:
+    return {"what": what, "after_s": after_s, "from": "eagle3", "to": "ngram", "code": "X"}
+
+
+def test_a_run_is_told_by_what_was_asked_before_after_and_at_the_end() -> None:
+    every = [sent(t) for t in range(-20, 60)]
+    every += [sent(t + 0.5, 0.0, "HTTP 503") for t in range(5, 15)]
+    gpus = [(float(t), 4 if t < 10 else 6) for t in range(-20, 60)]
+    told = run_of(every, [move(12.0)], gpus, -20.0, 1000.0, 60.0)
+    assert told["before"]["tokens_per_s"] == pytest.approx(95.0)  # the first comes after a second
+    assert (told["before"]["failed"], told["before"]["availability"]) == (0, 1.0)
+    window = told["fault_window"]
+    assert (window["requests"], window["failed"]) == (70, 10)
+    assert window["availability"] == pytest.approx(60 / 70)
+    assert told["before"]["gpus"] == 4
+    assert told["end"]["gpus"] == 6
+    assert told["end"]["usd_per_1m"] == pytest.approx(6 * 2.5 / 3600 / 100 * 1e6, rel=1e-3)
+    assert told["recovered_s"] == pytest.approx(14.5)  # not at the move: requests failed after it
+    assert sum(row[2] for row in told["series"]) == 10
+
+
+def test_nothing_answered_is_unknown_and_not_free() -> None:
+    told = run_of([sent(5.0, 0.0, "x")], [], [(6.0, 4)], -20.0, 1000.0, 60.0)
+    assert told["end"]["usd_per_1m"] is None
+    assert told["before"]["availability"] is None
+    assert told["fault_window"]["p99_s"] is None
+
+
+@pytest.mark.parametrize(
+    ("failures", "moves", "at"),
+    [
+        pytest.param([], [], None, id="nothing-moved"),
+        pytest.param([], [move(20.0)], 20.0, id="moved"),
+        pytest.param([55.0], [move(20.0)], None, id="moved-and-still-failing"),
+        pytest.param([], [move(20.0, "failed")], None, id="a-move-that-failed"),
+        pytest.param([30.0], [move(20.0), move(40.0)], 40.0, id="the-last-of-two"),
+    ],
+)
+def test_recovered_once_the_last_move_is_through_and_nothing_fails(
+    failures: list[float], moves: list[Object], at: float | None
+) -> None:
+    every = [{**sent(t, 0.0, "x"), "at": t} for t in failures]
+    assert recovered(every, moves, 60.0) == at
+
+
+def runs() -> list[Object]:
+    every = [sent(t) for t in range(-20, 60)]
+    bad = [*every, sent(3.0, 0.0, "HTTP 503")]
+    gpus = [(float(t), 4) for t in range(-20, 60)]
+    kind = {"fault": "bad"}
+    return [
+        {**kind, "ladder": True, **run_of(every, [move(12.0)], gpus, -20.0, 1000.0, 60.0)},
+        {**kind, "ladder": False, **run_of(bad, [], gpus, -20.0, 1000.0, 60.0)},
+    ]
+
+
+def test_the_table_has_a_row_each_and_says_what_is_not_so() -> None:
+    without, with_it = ladder_page.table(runs()).splitlines()[2:]
+    assert without.startswith("| draft gone bad | without | 98.3 % | 1 of 61 |")
+    assert without.endswith("| not in 60 s |")
+    assert with_it.startswith("| draft gone bad | with: ngram | 100 % | 0 of 60 |")
+    assert with_it.endswith("| 12 s |")
+
+
+def test_a_share_is_never_rounded_up_to_all() -> None:
+    (run,) = runs()[1:]
+    run["fault_window"]["availability"] = 0.99999
+    assert "| 99.9 % |" in ladder_page.table([run])
+
+
+def test_the_page_is_written_between_its_marks_again_and_again() -> None:
+    page = f"# A\n\nbefore\n\n{ladder_page.BEGIN}\nold\n{ladder_page.END}\n\nafter\n"
+    once = ladder_page.written(page, {"runs": runs()})
+    assert "old" not in once
+    assert once.startswith("# A\n\nbefore\n")
+    assert once.endswith("\nafter\n")
+    assert ladder_page.written(once, {"runs": runs()}) == once
+    with pytest.raises(ValueError, match="unpack"):
+        ladder_page.written("no marks", {"runs": runs()})
+
+
+def test_phases_of_real_servers_are_told_where_there_were_some() -> None:
+    phase = {"phase": "n-gram", "seconds": 20.0, "requests": 7, "failed": 0, "availability": 1.0}
+    phase |= {"p99_s": 1.25, "tokens_per_s": 30.0}
+    seen = {"phases": [{**phase, "phase": "begin", "seconds": 0.01}, phase]}
+    page = f"{ladder_page.BEGIN}{ladder_page.END}"
+    told = ladder_page.written(page, {"runs": runs(), "vllm": seen})
+    assert "| n-gram | 20 | 100 % | 0 of 7 | 1.2 | 30.0 |" in told
+    assert "begin |" not in told
+    assert "Real vLLM" not in ladder_page.written(page, {"runs": runs()})
+
+
+def test_the_chart_is_whole_and_shows_both_runs_failures_and_the_move() -> None:
+    root = ET.fromstring(ladder_page.chart(runs()))
+    said = ["".join(each.itertext()) for each in root if each.tag.endswith("text")]
+    assert {"with the ladder", "without", "to ngram", "x"} <= set(said)
+    assert any("SIMULATED" in each for each in said)
+    width = float(root.attrib["width"])
+    points = " ".join(e.attrib["points"] for e in root if e.tag.endswith("polyline"))
+    assert all(0 <= float(p.split(",")[0]) <= width for p in points.split())
+
+
+def test_the_page_in_docs_is_that_of_the_data() -> None:
+    root = ROOT / "docs"
+    data = root / "evidence" / "ladder.json"
+    told = json.loads(data.read_text())
+    page = (root / "fallback.md").read_text()
+    assert ladder_page.written(page, told) == page
+    assert data.with_suffix(".svg").read_text() == ladder_page.chart(told["runs"])
+
+
+def test_the_crossover_lies_where_the_page_says() -> None:
+    told = crossing()
+    assert told.simulated
+    assert [row.batch for row in told.plain] == [32, 64, 128]
+    assert plain_speed(128) > plain_speed(32)
+
+
+# ---- the faults, in an engine's own process ----
+
+
+class Pod:
+    """An engine as the fake kubelet starts it, whose rule may change."""
+
+    def __init__(self, folder: Path, does: Behaviour) -> None:
+        self._folder = folder
+        self.does(does)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        given = {
+            "host": "127.0.0.1",
+            "port": port,
+            "words": EAGLE,
+            "behaviour": dataclasses.asdict(does),
+            "rules": [str(folder), "ns", {}, ""],
+        }
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.kube.engine", json.dumps(given)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=ROOT,
+        )
+
+    def does(self, does: Behaviour) -> None:
+        behaviour.write(self._folder, "ns", (does,))
+
+    def ask(self, **more: Any) -> int:
+        body = {"prompt": "word", "max_tokens": 60, "ignore_eos": True, **more}
+        request = urllib.request.Request(
+            f"{self.url}/v1/completions",
+            json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return int(json.load(answer)["usage"]["completion_tokens"])
+
+    def counter(self, name: str) -> float:
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=30) as answer:
+            page = answer.read().decode()
+        lines = [line for line in page.splitlines() if line.startswith(f"vllm:{name}_total{{")]
+        return sum(float(line.split()[-1]) for line in lines)
+
+    def serves(self) -> None:
+        end = time.monotonic() + 60
+        while True:
+            with contextlib.suppress(OSError):
+                self.ask()
+                return
+            assert time.monotonic() < end
+            time.sleep(0.1)
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Iterator[Callable[[Behaviour], Pod]]:
+    with contextlib.ExitStack() as stack:
+
+        def start(does: Behaviour) -> Pod:
+            made = Pod(tmp_path, does)
+            stack.callback(made.process.communicate)
+            stack.callback(made.process.kill)
+            return made
+
+        yield start
+
+
+def test_a_draft_goes_bad_while_its_engine_serves(pod: Callable[[Behaviour], Pod]) -> None:
+    made = pod(Behaviour(load_s=0.0))
+    made.serves()
+    assert made.counter("spec_decode_num_accepted_tokens") > 0
+    made.does(Behaviour(acceptance=0.0))
+    end = time.monotonic() + 60
+    while True:  # it looks at its rule now and then
+        before = made.counter("spec_decode_num_accepted_tokens")
+        drafts = made.counter("spec_decode_num_drafts")
+        assert made.ask() == 60
+        if made.counter("spec_decode_num_accepted_tokens") == before:
+            break
+        assert time.monotonic() < end
+    assert made.counter("spec_decode_num_drafts") - drafts > 50
+
+
+def test_a_grammar_ends_an_engine_only_while_that_is_its_fault(
+    pod: Callable[[Behaviour], Pod],
+) -> None:
+    made = pod(Behaviour(load_s=0.0))
+    made.serves()
+    grammar = {"response_format": {"type": "json_object"}}
+    assert made.ask(**grammar) == 60
+    made.does(Behaviour(grammar_log=GRAMMAR_FAILS))
+    time.sleep(1.0)  # it has looked at its rule by now
+    assert made.ask() == 60
+    end = time.monotonic() + 60
+    while made.process.poll() is None:
+        assert time.monotonic() < end
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            made.ask(**grammar)
+        time.sleep(0.1)
+    _blamed(made, "GRAMMAR")
+
+
+def test_a_draft_that_fails_to_load_is_named_by_the_log(pod: Callable[[Behaviour], Pod]) -> None:
+    made = pod(Behaviour(load_s=0.0, crash_log=LOADING_FAILS, crash_at="drafter"))
+    made.process.wait(60)
+    _blamed(made, "DRAFT_MISMATCH")
+
+
+def _blamed(made: Pod, code: str) -> None:
+    assert made.process.returncode == 1
+    assert made.process.stdout is not None
+    found = diagnose(made.process.stdout.read())
+    assert found is not None
+    assert found.code == code
+    assert code in BLAMED
