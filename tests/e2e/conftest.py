@@ -1,8 +1,8 @@
 """Fixtures of the tests against real servers.
 
 `tiny_eagle3`, `tiny_peagle`, `tiny_ngram`, `tiny_none` and `smollm2_eagle3` each give a running
-`Server`, started when the first test asks for it. Tests are put in the order of their servers, so
-that each starts once; a test may ask for two.
+`Server`, started when the first test asks for it. Tests are put in the order of the servers that
+they ask for, so that each starts once; a test may ask for two.
 """
 
 from __future__ import annotations
@@ -18,22 +18,33 @@ from tests.e2e.harness import ROOT, Pool, Server, recipes
 from tests.e2e.tiny_pair import Plan
 from tests.support.real import absent
 
-SERVER_FIXTURES = tuple(recipes(Path(), Path()))
+SERVER_FIXTURES = frozenset(recipes(Path(), Path()))
+IN_TURN = (
+    {"tiny_ngram"},
+    {"smollm2_eagle3"},
+    {"tiny_peagle"},
+    {"tiny_peagle", "tiny_eagle3"},
+    {"tiny_eagle3"},
+    {"tiny_eagle3", "tiny_none"},
+    {"tiny_none"},
+)
+"""Servers that run at the same time: those of one stay for the next. Others come last."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    places = [i for i, item in enumerate(items) if set(SERVER_FIXTURES) & {*_fixtures_of(item)}]
-    ours = sorted((items[i] for i in places), key=_last_server)
+    places = [i for i, item in enumerate(items) if _servers_of(item)]
+    ours = sorted((items[i] for i in places), key=_turn)
     for place, item in zip(places, ours, strict=True):
         items[place] = item
 
 
-def _fixtures_of(item: pytest.Item) -> list[str]:
-    return getattr(item, "fixturenames", [])
+def _servers_of(item: pytest.Item) -> frozenset[str]:
+    return SERVER_FIXTURES & {*getattr(item, "fixturenames", ())}
 
 
-def _last_server(item: pytest.Item) -> int:
-    return max(i for i, name in enumerate(SERVER_FIXTURES) if name in _fixtures_of(item))
+def _turn(item: pytest.Item) -> int:
+    servers = _servers_of(item)
+    return IN_TURN.index(servers) if servers in IN_TURN else len(IN_TURN)
 
 
 @pytest.fixture(scope="session")
@@ -86,35 +97,30 @@ def pool(
 
 
 @pytest.fixture
-def tiny_eagle3(pool: Pool) -> Iterator[Server]:
+def tiny_eagle3(pool: Pool, request: pytest.FixtureRequest) -> Server:
     """EAGLE-3, K = 3, acceptance as in `tiny_plan`."""
-    with pool.using("tiny_eagle3") as server:
-        yield server
+    return pool.running("tiny_eagle3", _servers_of(request.node))
 
 
 @pytest.fixture
-def tiny_peagle(pool: Pool) -> Iterator[Server]:
+def tiny_peagle(pool: Pool, request: pytest.FixtureRequest) -> Server:
     """P-EAGLE, K = 3: only the first position is ever accepted."""
-    with pool.using("tiny_peagle") as server:
-        yield server
+    return pool.running("tiny_peagle", _servers_of(request.node))
 
 
 @pytest.fixture
-def tiny_ngram(pool: Pool) -> Iterator[Server]:
+def tiny_ngram(pool: Pool, request: pytest.FixtureRequest) -> Server:
     """n-gram, K = 3: drafts only once the target has begun to repeat itself, and is then right."""
-    with pool.using("tiny_ngram") as server:
-        yield server
+    return pool.running("tiny_ngram", _servers_of(request.node))
 
 
 @pytest.fixture
-def tiny_none(pool: Pool) -> Iterator[Server]:
+def tiny_none(pool: Pool, request: pytest.FixtureRequest) -> Server:
     """The tiny target without speculation."""
-    with pool.using("tiny_none") as server:
-        yield server
+    return pool.running("tiny_none", _servers_of(request.node))
 
 
 @pytest.fixture
-def smollm2_eagle3(pool: Pool, smollm2_dir: Path) -> Iterator[Server]:
+def smollm2_eagle3(pool: Pool, smollm2_dir: Path, request: pytest.FixtureRequest) -> Server:
     """SmolLM2-135M-Instruct with its trained EAGLE-3 head, K = 3."""
-    with pool.using("smollm2_eagle3") as server:
-        yield server
+    return pool.running("smollm2_eagle3", _servers_of(request.node))

@@ -7,6 +7,7 @@ that both see exactly the same increase.
 from __future__ import annotations
 
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -17,17 +18,19 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.harness import Exposition, Prompt, Server, Tally
+from tests.e2e.harness import START_DEADLINE_S, Exposition, Prompt, Server, Tally
 from tests.e2e.tiny_pair import Plan
 
 pytestmark = pytest.mark.real_vllm
 
 SPECCTL = [sys.executable, "-m", "speccli"]
+PATIENT = ("--deadline", "1m")
+"""A server that works on a busy machine answers late."""
 
 
 def run(*words: str) -> dict[str, Any]:
     done = subprocess.run(
-        [*SPECCTL, *words, "-o", "json"], capture_output=True, text=True, timeout=120, check=False
+        [*SPECCTL, *words, "-o", "json"], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
@@ -42,27 +45,32 @@ def status_over(
     file = folder / "burst.jsonl"
     before = server.metrics()
     recorder = subprocess.Popen(
-        [*SPECCTL, "record", str(file), "--endpoint", server.url, "--interval", "500ms"],
+        [*SPECCTL, "record", str(file), "--endpoint", server.url, "--interval", "500ms", *PATIENT],
         stderr=subprocess.PIPE,
     )
     try:
-        wait_for_scrapes(file, 2)
+        wait_for_answers(file, 1)
         server.send(prompts, max_tokens=max_tokens)
-        wait_for_scrapes(file, len(file.read_text().splitlines()) + 1)
+        # The next one may have been asked for before the last token came.
+        wait_for_answers(file, answers(file) + 2)
     finally:
         recorder.send_signal(signal.SIGINT)
-        recorder.communicate(timeout=30)
+        recorder.communicate(timeout=120)
     assert recorder.returncode == 0
     return run("status", "--replay", str(file)), Tally.between(before, server.metrics())
 
 
-def wait_for_scrapes(file: Path, scrapes: int) -> None:
-    """Until the recording holds so many; its first line is a header."""
-    for _ in range(600):
-        if file.exists() and len(file.read_text().splitlines()) > scrapes:
-            return
+def answers(file: Path) -> int:
+    """Pages in a recording."""
+    return file.read_text().count('"status": 200') if file.exists() else 0
+
+
+def wait_for_answers(file: Path, enough: int) -> None:
+    """Until the recording holds so many pages."""
+    ends = time.monotonic() + START_DEADLINE_S
+    while answers(file) < enough:
+        assert time.monotonic() < ends, "specctl recorded nothing"
         time.sleep(0.05)
-    pytest.fail("specctl recorded nothing")
 
 
 def values(numbers: list[dict[str, Any]]) -> list[float]:
@@ -99,12 +107,17 @@ def test_since_start_is_the_counters_as_they_stand(tiny_eagle3: Server, tiny_pla
 
 def test_status_under_traffic_agrees_with_the_design(tiny_eagle3: Server, tiny_plan: Plan) -> None:
     with tiny_eagle3.traffic(tiny_plan.prompts(32)):
-        answer = run("status", "--endpoint", tiny_eagle3.url, "--window", "8s")
+        began = time.monotonic()
+        answer = run("status", "--endpoint", tiny_eagle3.url, "--window", "8s", *PATIENT)
+        took = time.monotonic() - began
     (engine,) = answer["engines"]
     design = tiny_plan.design()["methods"]["eagle3"]["acceptance_by_position"]
-    assert values(engine["acceptance_by_position"]) == pytest.approx(design, abs=0.05)
+    seen = values(engine["acceptance_by_position"])
+    # What a part of the traffic may scatter by: of few drafts (a slow machine) more than of many.
+    scatter = 4 * math.sqrt(0.25 / engine["drafts"]["value"])
+    assert seen == pytest.approx(design, abs=max(0.05, scatter))
     assert engine["output_tokens_per_s"]["value"] > 0
-    assert 7 <= answer["window_s"] <= 12
+    assert answer["window_s"] == pytest.approx(8, abs=took - 8)
 
 
 def test_p_eagle_is_named_and_its_cliff_is_found(
