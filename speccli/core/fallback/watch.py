@@ -163,6 +163,8 @@ class Watch:
 
     def _say_who_leads(self) -> None:
         leads = self.lease.leads
+        if not leads and self.lease.holder is None and self._led is None:
+            return  # nobody has been asked yet
         if leads != self._led:
             who = f" ({self.lease.holder} does)" if not leads and self.lease.holder else ""
             self.reporter.say("this watch leads" if leads else f"this watch follows{who}")
