@@ -1,10 +1,11 @@
 """Clients that never stop: `python -m tests.support.kube.clients SERVER FOLDER NAMESPACE SERVICE`.
 
-FOLDER/clients.json says how many there are (`clients`), which share of their requests wants an
-answer under a grammar (`grammar`), and how long answers are (`tokens`); it may change at any time.
+FOLDER/clients-NAMESPACE.json says how many there are (`clients`), which share of their requests
+wants an answer under a grammar (`grammar`), and how long answers are (`tokens`); it may change at
+any time.
 Each sends a request, waits for its whole answer, and sends the next, to the service's ready
 endpoints in turn, as behind a balancer; nothing is tried twice, and after a failure it waits a
-second. Each request is a line of FOLDER/clients.jsonl.
+second. Each request is a line of FOLDER/clients-NAMESPACE.jsonl.
 """
 
 from __future__ import annotations
@@ -26,9 +27,17 @@ from tests.support.kube.load import Load
 _LOOK_S = 0.25
 _PAUSE_S = 1.0
 _LONGEST_S = 120.0
-ASKED = "clients.json"
-TOLD = "clients.jsonl"
 GRAMMAR = {"type": "json_object"}
+
+
+def asked(folder: Path, namespace: str) -> Path:
+    """What they are told."""
+    return folder / f"clients-{namespace}.json"
+
+
+def told(folder: Path, namespace: str) -> Path:
+    """What they tell."""
+    return folder / f"clients-{namespace}.jsonl"
 
 
 class Clients(Load):
@@ -38,15 +47,17 @@ class Clients(Load):
         super().__init__(client, folder, namespace, service)
         self._turn, self._rng = itertools.count(), random.Random(7)
         self._asked: dict[str, Any] = {}
+        self._paths = asked(folder, namespace), told(folder, namespace)
 
     async def arrive(self) -> None:
         """Keep as many clients as are asked for."""
         connector = aiohttp.TCPConnector(limit=0)
         clients: list[asyncio.Task[None]] = []
-        with (self._folder / TOLD).open("a", buffering=1) as self._out:
+        orders, report = self._paths
+        with report.open("a", buffering=1) as self._out:
             async with aiohttp.ClientSession(connector=connector) as session:
                 while True:
-                    self._asked = json.loads((self._folder / ASKED).read_text())
+                    self._asked = json.loads(orders.read_text())
                     wanted = int(self._asked["clients"])
                     while len(clients) > wanted:
                         clients.pop().cancel()
@@ -56,9 +67,9 @@ class Clients(Load):
 
     async def _go_on(self, session: aiohttp.ClientSession) -> None:
         while True:
-            told = await self._one(session)
-            self._out.write(json.dumps(told) + "\n")
-            if told["failure"]:
+            found = await self._one(session)
+            self._out.write(json.dumps(found) + "\n")
+            if found["failure"]:
                 await asyncio.sleep(_PAUSE_S)
 
     async def _one(self, session: aiohttp.ClientSession) -> dict[str, Any]:

@@ -1,0 +1,114 @@
+"""What the fallback ladder is worth: the field's faults, with it and without.
+
+`benchmarks/ladder.py` takes half an hour, writes docs/evidence/ladder.json, its chart and the table
+in docs/fallback.md; `--draw` only draws what is there. `--only bad,load` takes some faults anew
+and keeps the others. It needs root and what `make kubernetes` builds. `--vllm FILE` takes over what
+tests/e2e/test_vllm_ladder.py saw of real servers (its seen.json).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+DATA = ROOT / "docs" / "evidence" / "ladder.json"
+PAGE = ROOT / "docs" / "fallback.md"
+
+
+def measure(codes: Sequence[str], ways: Sequence[bool]) -> None:
+    """Run them on one control plane, and keep each as soon as it is through."""
+    from benchmarks.ladder_faults import FAULTS, Fault, measured
+    from tests.support.kube.cluster import World
+    from tests.support.kube.plane import Plane
+
+    with (
+        tempfile.TemporaryDirectory(prefix="ladder-") as folder,
+        Plane(Path(folder)) as plane,
+        World(plane) as world,
+    ):
+        for fault in (each for each in FAULTS if not codes or each.code in codes):
+            began = time.monotonic()
+
+            def run(ladder: bool, fault: Fault = fault) -> dict[str, Any]:
+                place = Path(folder) / f"{fault.code}-{ladder}"
+                return measured(world, place, fault, ladder=ladder)
+
+            with ThreadPoolExecutor(len(ways)) as threads:
+                # Side by side, so that both have the same machine.
+                found = list(threads.map(run, ways))
+            for each in found:
+                keep(each)
+                print(json.dumps({k: v for k, v in each.items() if k != "series"}))
+            print(f"{fault.code}: {time.monotonic() - began:.0f} s", flush=True)
+
+
+def known() -> dict[str, Any]:
+    """What the file has."""
+    told: dict[str, Any] = json.loads(DATA.read_text()) if DATA.exists() else {"runs": []}
+    return told
+
+
+def keep(run: dict[str, Any]) -> None:
+    """A run in the file, in place of the one before of its kind."""
+    told = known()
+    others = [r for r in told["runs"] if _kind(r) != _kind(run)]
+    run = {**run, "taken": time.strftime("%Y-%m-%d %H:%M")}
+    _write({**told, "runs": sorted([*others, run], key=_kind)})
+
+
+def _kind(run: dict[str, Any]) -> tuple[str, bool]:
+    return run["fault"], run["ladder"]
+
+
+def _write(told: dict[str, Any]) -> None:
+    """A line for each run."""
+    lines = [f'"schema": "specctl.ladder-gain/v1",\n"machine": {json.dumps(_machine())}']
+    if "vllm" in told:
+        lines.append(f'"vllm": {json.dumps(told["vllm"])}')
+    rows = ",\n".join(json.dumps(run) for run in told["runs"])
+    lines.append(f'"runs": [\n{rows}\n]')
+    DATA.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def _machine() -> str:
+    return f"{os.cpu_count()} cores, load {os.getloadavg()[2]:.0f} from other work and this"
+
+
+def draw() -> None:
+    """The chart and the table of what is in the file."""
+    from benchmarks.ladder_page import chart, written
+
+    told = known()
+    DATA.with_suffix(".svg").write_text(chart(told["runs"]))
+    PAGE.write_text(written(PAGE.read_text(), told))
+
+
+def main() -> None:
+    """Measure unless told only to draw, and draw."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--only", default="", help="faults, by their codes: bad,load,grammar")
+    parser.add_argument("--way", choices=("with", "without"), help="only with it, or without")
+    parser.add_argument("--draw", action="store_true")
+    parser.add_argument("--vllm", type=Path, help="seen.json of tests/e2e/test_vllm_ladder.py")
+    given = parser.parse_args()
+    if given.vllm is not None:
+        _write({**known(), "vllm": json.loads(given.vllm.read_text())})
+    elif not given.draw:
+        ways = (False, True) if given.way is None else (given.way == "with",)
+        measure([each for each in given.only.split(",") if each], ways)
+    draw()
+
+
+if __name__ == "__main__":
+    main()
