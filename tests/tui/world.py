@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC
@@ -213,13 +214,15 @@ def plain_app(world: World, poller: Poller | None = None, **rest: object) -> Top
     )
 
 
-async def until(pilot: Pilot[None], condition: Callable[[], bool], tries: int = 200) -> None:
+async def until(
+    pilot: Pilot[None], condition: Callable[[], bool], patience_s: float = 60.0
+) -> None:
     """Wait for a condition, never for a duration."""
-    for _ in range(tries):
-        if condition():
-            return
+    ends = time.monotonic() + patience_s
+    while not condition():
+        shown = text_of(pilot.app)
+        assert time.monotonic() < ends, f"the screen never reached the expected state:\n{shown}"
         await pilot.pause()
-    raise AssertionError("the screen never reached the expected state:\n" + text_of(pilot.app))
 
 
 def text_of(app: object) -> str:
