@@ -46,6 +46,12 @@ Lasting = Annotated[
     str,
     typer.Option("--canary-for", metavar="TIME", help="How long a canary is tried at most."),
 ]
+Window = Annotated[
+    str,
+    typer.Option(
+        "--window", metavar="TIME", help="Over how long canary and siblings are compared at a time."
+    ),
+]
 _GOES_ON = "what was begun goes on; the same command completes it"
 
 
@@ -120,7 +126,9 @@ def apply(move: Move, rung: str | None, *, wait: bool) -> int:
     return int(outcome.exit_code)
 
 
-def restore(move: Move, *, force: bool, baseline: str | None, lasting: str) -> int:
+def restore(
+    move: Move, *, force: bool, baseline: str | None, lasting: str, window: str
+) -> int:
     """Back through a canary; the exit code."""
     from speccli.core.fallback import carry, preview
     from speccli.core.units import seconds
@@ -128,7 +136,8 @@ def restore(move: Move, *, force: bool, baseline: str | None, lasting: str) -> i
 
     if move.dry_run or move.out:
         return _shown(move, preview.back(move.connect, move.namespace, move.name, Told()))
-    lasting_s, rate = seconds(lasting, what="--canary-for"), _rate(baseline)
+    lasting_s = seconds(lasting, what="--canary-for")
+    window_s, rate = seconds(window, what="--window"), _rate(baseline)
     with interrupted(_GOES_ON):
         told = carry.restore(
             move.connect,
@@ -139,6 +148,7 @@ def restore(move: Move, *, force: bool, baseline: str | None, lasting: str) -> i
             accept=move.accept,
             timeout_s=move.timeout_s,
             baseline=rate,
+            window_s=window_s,
             lasting_s=lasting_s,
         )
     diagnostics.settle()

@@ -138,6 +138,7 @@ def restore(
     force: moves.Force = False,
     baseline: moves.BaselineName = None,
     lasting: moves.Lasting = "30m",
+    window: moves.Window = "10s",
     dry_run: moves.DryRun = False,
     out: moves.Out = None,
     beside: BesideOption = None,
@@ -160,7 +161,11 @@ def restore(
     if not here:
         if not wait:
             raise UsageError("a canary is waited for", hint="leave --no-wait out")
-        raise typer.Exit(moves.restore(asked_for, force=force, baseline=baseline, lasting=lasting))
+        raise typer.Exit(
+            moves.restore(
+                asked_for, force=force, baseline=baseline, lasting=lasting, window=window
+            )
+        )
     moves.here_only(asked_for, force=force, baseline=baseline)
     found = _ladder(name)
     asked = _with(restored_here(place_of(state(), name), back(found)), accept, beside)

@@ -27,6 +27,8 @@ def deployed_table(found: Deployed, answer: Answer | None) -> RenderableType:
     told = found.record
     head = deploying.title(told.name, found.namespace, found.context, told.current)
     lines = [Text(clean(each.line)) for each in found.progress.workloads]
+    told_of = (view.serving_words(found), view.trial_words(told))
+    lines += [Text(clean(words)) for words in told_of if words is not None]
     return Group(
         Text(clean(head), "bold"),
         *_record(told),

@@ -12,11 +12,12 @@ from speccli.core.deploy.prepare import read_record
 from speccli.core.errors import ExitCode, SpecctlError, UsageError
 from speccli.core.kube import record
 from speccli.core.kube.connection import EVERYWHERE
+from speccli.core.kube.errors import Denied
 from speccli.core.kube.progress import Progress, workload_of
 from speccli.core.kube.record import Record, RecordError
 from speccli.core.kube.refs import pods_of
 from speccli.core.kube.rollout import look
-from speccli.core.manifests.names import DEPLOYMENT, MANAGED_BY, MANAGER
+from speccli.core.manifests.names import DEPLOYMENT, MANAGED_BY, MANAGER, SERVICE, service_name
 
 if TYPE_CHECKING:
     from speccli.core.kube.client import Cluster
@@ -33,6 +34,8 @@ class Deployed:
     namespace: str
     context: str
     progress: Progress
+    serves: str | None = None
+    """The pool that its address leads to; None: there is no Service that says so."""
 
     @property
     def exit_code(self) -> ExitCode:
@@ -54,7 +57,20 @@ def deployed(cluster: Cluster, namespace: str | None, name: str) -> Deployed:
             hint="specctl list shows those there are",
         )
     names = [each["metadata"]["name"] for each in _deployments(cluster, place, name)]
-    return Deployed(told, place, cluster.context, look(cluster, place, name, names))
+    progress = look(cluster, place, name, names)
+    return Deployed(told, place, cluster.context, progress, _serves(cluster, place, name))
+
+
+def _serves(cluster: Cluster, namespace: str, name: str) -> str | None:
+    """The pool that the Service selects now, whatever the record says."""
+    try:
+        value = cluster.get("v1", "Service", name, namespace)
+    except Denied:
+        return None
+    selector = ((value or {}).get("spec") or {}).get("selector") or {}
+    led = selector.get(SERVICE)
+    pools = {service_name(name, pool): pool for pool in ("main", "standby")}
+    return None if led is None else pools.get(str(led), str(led))
 
 
 def _deployments(cluster: Cluster, namespace: str, name: str) -> list[dict[str, Any]]:

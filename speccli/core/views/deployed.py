@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from speccli.core.deploy.look import Deployed, DeployedHere
-from speccli.core.kube.record import Record
+from speccli.core.errors import UsageError
+from speccli.core.fallback.rungs import draft_words, standby_draft
+from speccli.core.kube.record import Record, recipe_of
 from speccli.core.views.deploy import progress
 from speccli.core.views.status import status
 
@@ -26,6 +28,7 @@ def deployed(found: Deployed, answer: Answer | None) -> dict[str, Any]:
         "context": found.context,
         "record": found.record.to_json(),
         "rollout": progress(found.progress),
+        "serves": found.serves,
         "status": _status(answer),
     }
 
@@ -46,6 +49,33 @@ def here(found: DeployedHere, answer: Answer | None) -> dict[str, Any]:
 
 def _status(answer: Answer | None) -> dict[str, Any] | None:
     return None if answer is None else status(answer.snapshot, answer.findings)
+
+
+def serving_words(found: Deployed) -> str | None:
+    """Which pool has the requests, and what it drafts with; None where there is only one."""
+    try:
+        recipe = recipe_of(found.record.current)
+    except UsageError:
+        return None  # of a newer specctl
+    pools = {*recipe.pools, *(found.record.current.options.get("pools") or ())}
+    if found.serves is None or "standby" not in pools:
+        return None
+    drafts = {"main": recipe.draft, "standby": standby_draft(recipe)}
+    words = {pool: draft_words(draft) for pool, draft in drafts.items()}
+    other = "main" if found.serves == "standby" else "standby"
+    here = f" ({words[found.serves]})" if found.serves in words else ""
+    return f"requests go to the pool {found.serves}{here}; {other} ({words[other]}) stands by"
+
+
+def trial_words(told: Record) -> str | None:
+    """The canary that a restore is tried with; None where there is none."""
+    trial = told.current.trial
+    if trial is None:
+        return None
+    verdict = trial.get("verdict")
+    state = "is watched" if verdict is None else f"{verdict}: {trial.get('words')}"
+    goes_on = "" if verdict is None else f"; specctl fallback restore {told.name} goes on with it"
+    return f"a canary of revision {trial.get('of')} {state}{goes_on}"
 
 
 def state_words(told: Record) -> str:

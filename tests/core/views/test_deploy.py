@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from speccli.core.deploy.look import Deployed
+from speccli.core.deploy.look import deployed as look_at
 from speccli.core.kube.rollout import look
 from speccli.core.views import deploy as view
 from speccli.core.views import deployed
@@ -64,3 +65,24 @@ def test_nothing_waited_for_is_nothing_proven(fake: FakeCluster) -> None:
     outcome = deploy(fake, Heard(), asked(wait=False))
     assert "nothing was waited for or proven" in view.state_words(outcome)[1]
     assert view.deploy(outcome)["proof"] is None
+
+
+def test_status_says_which_pool_has_the_requests(fake: FakeCluster) -> None:
+    def words(**more: Any) -> str | None:
+        deploy(fake, Heard(), asked(options={"pools": ("standby",), **more}, moves=True))
+        return deployed.serving_words(look_at(fake, "llm", "chat"))  # type: ignore[arg-type]
+
+    assert (
+        words() == "requests go to the pool main (eagle3, K = 3); standby (ngram, K = 3) stands by"
+    )
+    told = words(traffic="standby")
+    assert told == "requests go to the pool standby (ngram, K = 3); main (eagle3, K = 3) stands by"
+    deploy(fake, Heard(), asked(moves=True))
+    assert deployed.serving_words(look_at(fake, "llm", "chat")) is None  # type: ignore[arg-type]
+
+
+def test_a_record_that_differs_from_the_service_is_not_believed(fake: FakeCluster) -> None:
+    deploy(fake, Heard(), asked(options={"pools": ("standby",)}))
+    selector = fake.objects["Service", "chat"]["spec"]["selector"]
+    selector["specctl.dev/service"] = "chat-standby"
+    assert look_at(fake, "llm", "chat").serves == "standby"  # type: ignore[arg-type]
