@@ -103,11 +103,22 @@ class Mover:
     # ---- the traffic ----
 
     def switch(self, to: Traffic, seen: pools.Warm, *, restores: int | None = None) -> Outcome:
-        """Servers first, then the traffic, then the proof that it is taken."""
+        """Servers first, then the traffic, then the proof that it is taken.
+
+        Where nobody is served, the traffic does not wait for further servers: they come with it.
+        """
         here = self.here
         if seen.doubt is not None:
             self.note(f"the pool {to} could not be proven before it serves: {seen.doubt}")
-        goal = self._raise(to)
+        need = self._need(to)
+        goal = need.goal
+        if goal > need.there and pools.serves(self.cluster, here):
+            self._raise(to, need)
+        elif goal > need.there:
+            self.note(
+                f"no server of the pool {here.traffic} is ready: the pool {to} takes the traffic "
+                f"with {need.there} of {goal} servers, and gets the others meanwhile"
+            )
         raised = {to: goal} if to == "standby" and goal > here.unit(to).least else {}
         asked = replace(here.asked(traffic=to, raised=raised), restores=restores)
         return self._switched(here, asked, replace(here, options=asked.options).words)
@@ -116,16 +127,19 @@ class Mover:
         """A switch that was begun, to its end."""
         return self._switched(former, self.here.asked(), self.here.words)
 
-    def _raise(self, to: Traffic) -> int:
-        """See that a pool has the servers that the traffic needs, as far as there are GPUs."""
-        here, need = self.here, pools.need(self.cluster, self.here, to)
+    def _need(self, to: Traffic) -> pools.Need:
+        """How many servers of a pool the traffic needs, as far as there are GPUs."""
+        need = pools.need(self.cluster, self.here, to)
         if need.wanted > need.goal:
             self.note(
                 f"the pool {to} would need {need.wanted} servers ({need.words}), and there are "
                 f"GPUs for {need.goal}"
             )
-        if need.goal <= need.there:
-            return need.goal
+        return need
+
+    def _raise(self, to: Traffic, need: pools.Need) -> None:
+        """See that a pool has them, before it takes the traffic."""
+        here = self.here
         self._reporter.say(
             f"the pool {to} gets {need.goal} servers before it takes the traffic: {need.words}"
         )
@@ -137,7 +151,6 @@ class Mover:
         )
         if ready < need.goal:
             self.note(f"{ready} of {need.goal} servers of the pool {to} were ready in time")
-        return need.goal
 
     def _switched(self, former: Serving, asked: Asked, target: str) -> Outcome:
         to = asked.options.traffic

@@ -146,6 +146,11 @@ def _running(cluster: Cluster, here: Serving, servers: int) -> float | None:
     return total
 
 
+def serves(cluster: Cluster, here: Serving) -> bool:
+    """Whether the pool that has the traffic has any server that takes it."""
+    return bool(_any_ready(cluster, here))
+
+
 def _any_ready(cluster: Cluster, here: Serving) -> list[str]:
     """Ready pods of the pool that serves, whichever template they have."""
     seen = look(cluster, here.namespace, here.name, [pool_name(here.name, here.traffic)])

@@ -151,6 +151,20 @@ def test_the_standby_gets_the_servers_that_the_load_needs_first(world: World) ->
     assert world.record.current.options["raised"] == {"standby": 2}
 
 
+def test_where_nobody_is_served_the_traffic_does_not_wait_for_further_servers(world: World) -> None:
+    world.fake.objects["Deployment", "chat"]["spec"]["replicas"] = 2
+    world.fake.ready = lambda each: each["metadata"]["name"] == "chat-standby"
+    made = world.go()
+    assert made.end == "moved"
+    assert made.notes == (
+        "no server of the pool main is ready: the pool standby takes the traffic with 1 of 2 "
+        "servers, and gets the others meanwhile",
+    )
+    assert world.record.current.number == 2  # servers and traffic in one
+    assert world.replicas("chat-standby") == 2
+    assert leads_to(world.fake) == "chat-standby"
+
+
 def test_servers_that_find_no_gpu_are_told_and_not_waited_for() -> None:
     world = World(gpus=4)
     world.fake.running = 900.0
