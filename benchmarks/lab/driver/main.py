@@ -41,7 +41,7 @@ def _phase(places: Places, asked: argparse.Namespace) -> int:
         }[asked.phase]()
     return {
         "unpack": lambda: phases.unpack(places, asked.parts),
-        "check": lambda: phases.check(places),
+        "check": lambda: phases.check(places, asked.more),
         "schedule": lambda: phases.schedule(places),
         "train": lambda: phases.train(places, asked.method, asked.minutes, asked.more),
         "collect": lambda: phases.collect(places),
@@ -97,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="benchmarks/lab/run",
         description=__doc__,
-        epilog="train: what follows -- goes to `specctl draft train`",
+        epilog="After --: more of `specctl draft train` (train), of `kernels_check` (check).",
     )
     parser.add_argument("phase", choices=PHASES)
     parser.add_argument("group", nargs="?", default="8b")

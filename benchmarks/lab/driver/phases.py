@@ -28,11 +28,15 @@ def unpack(places: Places, parts: Path) -> int:
     return 0
 
 
-def check(places: Places) -> int:
-    """The kernel check on this machine: green, or the numbers stand on nothing."""
-    file = places.work / "results" / "kernels.json"
+def check(places: Places, more: list[str]) -> int:
+    """The kernel check on this machine: green, or the numbers stand on nothing.
+
+    `more`: further words of `python -m kernels_check`, as `--only cost`; kept in a file of its own.
+    """
+    name = f"kernels-{more[-1].strip('-')}.json" if more else "kernels.json"
+    file = places.work / "results" / name
     file.parent.mkdir(parents=True, exist_ok=True)
-    command = [places.engine, "-m", "kernels_check", "--json", str(file)]
+    command = [places.engine, "-m", "kernels_check", "--json", str(file), *more]
     env = places.engine_env()
     env["PYTHONPATH"] += f":{CHECKOUT}"
     try:

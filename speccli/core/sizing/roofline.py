@@ -27,7 +27,7 @@ REQUEST_S = 26e-6
 PASS_S = 0.23e-3
 """Launch and sampling of one pass of a one-layer draft."""
 SERIAL = frozenset({"ngram", "suffix", "medusa", "mlp_speculator"})
-"""Methods for which vLLM switches asynchronous scheduling off; they run on its older model runner."""
+"""Methods without asynchronous scheduling in vLLM; they run on its older model runner, too."""
 SERIAL_S = 2.1e-3
 """What a step then waits for Python: an 8B's step at batch 1 on one H200, with n-gram and without,
 less what the further tokens cost."""
