@@ -205,4 +205,5 @@ async def test_what_happens_by_itself_happens_on_the_screen_and_is_said() -> Non
         await until(pilot, lambda: bool(happened))
         source.emit(world.round())
         await until(pilot, lambda: text_of(app).count("the traffic turns hot") == 2)
-        assert happened == [world.at - 1] or happened == [world.at]
+        (once,) = happened
+        assert world.at - 2 <= once <= world.at  # before a round, between them or after
