@@ -26,6 +26,9 @@ def main(arguments: list[str]) -> int:
     except Stop as stop:
         print(f"lab: {stop}", file=sys.stderr)
         return 2
+    finally:
+        if asked.phase not in ("list", "unpack", "report"):
+            phases.collect(places)
 
 
 def _phase(places: Places, asked: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from driver.groups import SHAREGPT, Arm, Bench, Group
-from driver.places import LAB, Places, keep, say, specctl
+from driver.places import LAB, Places, say, specctl
 from driver.servers import PORT, answers
 
 WORDS = {
@@ -49,7 +49,6 @@ def measure(places: Places, group: Group, only: str | None = None) -> int:
             continue
         if complete(result(places, group, bench)):
             say(f"{group.name}/{bench.name}: measured before")
-            keep(places, result(places, group, bench))
             continue
         if places.left_s < 15:
             say(f"{group.name}/{bench.name}: no time left")
@@ -57,7 +56,6 @@ def measure(places: Places, group: Group, only: str | None = None) -> int:
             continue
         say(f"{group.name}/{bench.name}: about {bench.seconds} s, {places.left_s:.0f} s left")
         code, _ = specctl(places, line(places, group, bench, _up), limit_s=places.left_s - 10)
-        keep(places, result(places, group, bench))
         worst = max(worst, {0: 0, 1: 0, 130: 1}.get(code, 2))
         say(f"{group.name}/{bench.name}: ended with {code}")
     return worst

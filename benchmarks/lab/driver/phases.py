@@ -11,7 +11,7 @@ from driver import places as places_
 from driver import servers
 from driver.groups import GROUPS, SHAREGPT, Group
 from driver.measure import complete, dataset, result
-from driver.places import CHECKOUT, LAB, Places, Stop, keep, say, specctl
+from driver.places import CHECKOUT, LAB, Places, Stop, say, specctl
 
 
 def unpack(places: Places, parts: Path) -> int:
@@ -47,7 +47,6 @@ def check(places: Places, more: list[str]) -> int:
     except subprocess.TimeoutExpired:
         say("kernels: no time left for it")
         return 1
-    keep(places, file)
     told = json.loads(file.read_text()) if file.exists() else {}
     say(f"kernels: {told.get('verdict', done.stderr[-300:])}, exit {done.returncode}")
     return done.returncode if done.returncode in (0, 1) else 2
@@ -85,7 +84,6 @@ def drift(places: Places, group: Group) -> int:
     """Traffic that the head knows, then a domain it does not, in one recording of the server."""
     recording = places.work / "results" / f"{group.name}-drift.jsonl.gz"
     if recording.exists():
-        keep(places, recording)
         return 0
     n = next(i for i, arm in enumerate(group.arms) if arm.method == "eagle3")
     url = f"http://127.0.0.1:{servers.PORT + n}"
@@ -101,10 +99,8 @@ def drift(places: Places, group: Group) -> int:
         arguments += ["--max-tokens", "24" if places.rehearse else "128"]
         file = places.work / "results" / f"{group.name}-drift-{Path(name).stem}.json"
         specctl(places, [*arguments, "--out", str(file)], limit_s=seconds + 60)
-        keep(places, file)
     recorder.wait(timeout=60)
     places_.write(places, f"{group.name}-drift.json", {"phases": told, "seconds": seconds})
-    keep(places, recording)
     return 0
 
 
@@ -133,7 +129,6 @@ def train(places: Places, method: str, minutes: float, more: list[str]) -> int:
     if told.strip().startswith("{"):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(told)
-    keep(places, file)
     _bring_head(places, out, method)
     return 0 if code in (0, 1) else 2
 
@@ -195,7 +190,9 @@ def _bring_head(places: Places, out: Path, method: str) -> None:
 
 
 def collect(places: Places) -> int:
-    """Everything that was measured, as one archive in `out`."""
+    """Everything that was measured, as one archive in `out`; every phase ends with it."""
+    if not (places.work / "results").exists():
+        return 0
     places.out.mkdir(parents=True, exist_ok=True)
     archive = places.out / "lab.tar.gz"
     subprocess.run(["tar", "czf", archive, "-C", places.work, "results"], check=True)

@@ -37,7 +37,7 @@ class Places:
     work: Path
     """Everything that is made: stand-ins, logs, results."""
     out: Path
-    """Where results are copied to: what is brought home."""
+    """Where the archive goes that is brought home."""
     budget_s: float
     rehearse: bool = False
     """On a CPU with the smallest shape: every step, no meaning."""
@@ -131,19 +131,11 @@ def specctl(
     return process.returncode, out
 
 
-def keep(places: Places, file: Path) -> None:
-    """Copies a result to where it is brought home from."""
-    if file.exists():
-        places.out.mkdir(parents=True, exist_ok=True)
-        (places.out / file.name).write_bytes(file.read_bytes())
-
-
 def write(places: Places, name: str, value: Any) -> Path:
-    """A JSON result, here and in `out`."""
+    """A JSON result."""
     file = places.work / "results" / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-    keep(places, file)
     return file
 
 
