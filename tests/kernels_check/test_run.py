@@ -92,11 +92,11 @@ def test_a_run_that_is_ended_leaves_no_check_on_the_gpu(
     told = tmp_path / "pid"
     run = subprocess.Popen([sys.executable, "-c", STARTER, str(told)], start_new_session=True)
     try:
-        wait_for(lambda: told.exists() and told.read_text() != "", 20)
+        wait_for(lambda: told.exists() and told.read_text() != "", 120)
         check = int(told.read_text())
         os.killpg(run.pid, number) if whom == "the-group" else os.kill(run.pid, number)
-        run.wait(20)
-        wait_for(lambda: not alive(check), 20)
+        run.wait(120)
+        wait_for(lambda: not alive(check), 120)
     finally:
         run.kill()
 

@@ -141,13 +141,20 @@ async def test_a_window_holds_what_was_seen_in_it() -> None:
 
     async with Server(page) as server, Watch(Dcgm(server.url), "not asked") as watch:
         begin = perf_counter()
-        await asyncio.sleep(0.3)
-        seen = watch.between(begin, perf_counter())
+        async with asyncio.timeout(60):
+            while (  # noqa: ASYNC110 - a watch knows no events
+                seen := watch.between(begin, perf_counter())
+            ).utilisation.value is None:
+                await asyncio.sleep(0.02)
         assert watch.between(0.0, 1.0).utilisation.reason == "not asked"
     assert seen.utilisation.value == pytest.approx(0.92)
 
 
 async def test_an_exporter_that_fails_ends_no_bench() -> None:
     async with Watch(Dcgm("http://127.0.0.1:9"), "not asked") as watch:
-        await asyncio.sleep(0.1)
+        async with asyncio.timeout(60):
+            while "refused" not in (  # noqa: ASYNC110 - the same
+                watch.between(0, 1).power_w.reason or ""
+            ):
+                await asyncio.sleep(0.02)
     assert "cannot be asked: connect refused" in (watch.between(0, 1).power_w.reason or "")

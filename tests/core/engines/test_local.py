@@ -82,7 +82,7 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
-def until(condition: Callable[[], bool], seconds: float = 5) -> bool:
+def until(condition: Callable[[], bool], seconds: float = 60) -> bool:
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -97,7 +97,7 @@ def worker_of(engine: LocalEngine) -> int:
 def test_a_start_reaches_health_and_a_stop_leaves_no_process(make: Make) -> None:
     phases: list[str] = []
     with make() as engine:
-        engine.wait_ready(10, on_phase=phases.append)
+        engine.wait_ready(60, on_phase=phases.append)
         worker = worker_of(engine)
         assert engine.running
         assert engine.pid is not None
@@ -113,7 +113,7 @@ def test_arguments_and_environment_reach_the_server(make: Make) -> None:
     with make(
         speculative=speculative, extra_args=["--enforce-eager"], env={"GREETING": "hello"}
     ) as engine:
-        engine.wait_ready(10)
+        engine.wait_ready(60)
         assert (
             """arguments ["--speculative-config", "{\\"method\\": \\"ngram\\","""
             """ \\"num_speculative_tokens\\": 3}", "--enforce-eager"] hello"""
@@ -122,7 +122,7 @@ def test_arguments_and_environment_reach_the_server(make: Make) -> None:
 
 def test_a_server_that_dies_says_when_and_why(make: Make) -> None:
     with make("broken") as engine, pytest.raises(EngineStartError) as caught:
-        engine.wait_ready(10)
+        engine.wait_ready(60)
     assert caught.value.message == (
         "vLLM exited with 3 while reading the model's configuration: "
         "ValueError: draft and target vocabularies differ"
@@ -141,7 +141,7 @@ def test_a_server_that_takes_too_long_is_given_up(make: Make) -> None:
 def test_a_server_that_ignores_the_request_to_stop_is_killed(make: Make) -> None:
     engine = make("stubborn")
     engine.start()
-    engine.wait_ready(10)
+    engine.wait_ready(60)
     pid = engine.pid
     assert pid is not None
     engine.stop(grace_s=0.1)
@@ -159,7 +159,7 @@ def test_a_server_does_not_outlive_a_killed_specctl(make: Make, tmp_path: Path) 
         f"    log_path=Path({str(engine.log_path)!r}),\n"
         f"    launcher=[{str(tmp_path / 'server.py')!r}])\n"
         "engine.start()\n"
-        "engine.wait_ready(10)\n"
+        "engine.wait_ready(60)\n"
         "print(engine.pid, flush=True)\n"
         "time.sleep(60)\n"
     )
