@@ -6,6 +6,7 @@ them, and a baseline is used only for what it was recorded on.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -99,6 +100,13 @@ class Sight:
         self._watcher.keep(at)
         await self._watcher.opened.poller.source.aclose()
 
+    async def leave(self) -> None:
+        """Something else serves: what was seen before says nothing of this way when it is back."""
+        if (path := self._watcher.keeper.path) is not None:
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+        await self._watcher.opened.poller.source.aclose()
+
 
 def _nobody(_: object) -> Notifier:
     """Findings are told by `alert`; a watch tells of moves."""
@@ -121,7 +129,8 @@ def _asked(looking: Looking, standing: Standing) -> Asked:
         running,
         policy=Policy(clear=_CLEAR),
     )
-    name = f"{looking.namespace}-{looking.name}-{standing.label}"
+    revision = standing.situation.revision
+    name = f"{looking.namespace}-{looking.name}-{standing.label}-r{revision}"
     return Asked(settings, terms, name, looking.state, looking.environment or {})
 
 

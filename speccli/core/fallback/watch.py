@@ -107,7 +107,7 @@ class Watch:
             await self._without_cluster(error)
             return
         self._back()
-        seen = await self._look(now, at)
+        seen = await self._look(now)
         bench = Bench(self.looking.bench, now.found.top, seen.batch)
         situation = _with(weighed(now, bench), seen, crash)
         untold = 0
@@ -140,11 +140,11 @@ class Watch:
             crash = self._crashes.sign(cluster, self._place, self._name, now.label.pool)
         return now, kept, crash
 
-    async def _look(self, now: Standing, at: float) -> Seen:
+    async def _look(self, now: Standing) -> Seen:
         """Look at what serves; a label of its own for each way of drafting."""
         if self._sight is None or self._sight.label != now.label:
             if self._sight is not None:
-                await self._sight.aclose(at)
+                await self._sight.leave()
             self._sight = self.see(self.looking, now, self.reporter.say)
         return await self._sight.look()
 

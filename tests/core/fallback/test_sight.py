@@ -135,6 +135,29 @@ def test_a_look_is_at_the_pool_that_serves(before_and_after: Both, tmp_path: Pat
     assert (terms.baseline, terms.thresholds.acceptance_floor) == (None, 0.0)
 
 
+def test_what_was_seen_before_a_move_is_forgotten_and_a_restart_goes_on(
+    before_and_after: Both, tmp_path: Path
+) -> None:
+    before, _ = before_and_after
+    look = replace(looking(hold="1s"), state=tmp_path)
+
+    async def seen(*, leave: bool) -> list[str]:
+        sight = Sight(look, before, lambda _: None)
+        source = ScrapeSource(parse_targets([url]), interval_s=0.1, identify_engines=False)
+        sight._watcher.opened.poller.source = source
+        first = [each.code for each in (await sight.look()).signs]
+        await asyncio.sleep(0.3)
+        await sight.look()
+        await (sight.leave() if leave else sight.aclose(0.0))
+        return first
+
+    with serving(Engine(accepted=0.0)) as url:
+        assert asyncio.run(seen(leave=False)) == ["ZERO_ACCEPTANCE"]  # since the process began
+    with serving(Engine(accepted=0.6)) as url:
+        assert asyncio.run(seen(leave=True)) == ["ZERO_ACCEPTANCE"]  # remembered for three looks
+        assert asyncio.run(seen(leave=False)) == []
+
+
 def test_low_acceptance_under_ngram_is_no_sign_and_under_eagle3_it_is(
     before_and_after: Both, tmp_path: Path
 ) -> None:

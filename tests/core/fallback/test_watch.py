@@ -47,6 +47,7 @@ def test_windows_are_of_one_method(watched: Watched) -> None:
     watched.look(seconds=90)
     watched.look(seconds=3000)
     assert watched.labels == ["main-eagle3-k3", "standby-ngram-k3"]
+    assert watched.left == ["main-eagle3-k3"]
     assert leads_to(watched.world.fake) == "chat-standby"  # ZERO was said of EAGLE-3 alone
 
 

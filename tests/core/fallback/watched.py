@@ -102,6 +102,9 @@ class Seeing:
     async def aclose(self, _at: float) -> None:
         return
 
+    async def leave(self) -> None:
+        self._watched.left.append(str(self.label))
+
 
 @dataclass
 class Channel:
@@ -127,6 +130,7 @@ class Watched:
         self.signs: dict[str, tuple[Sign, ...]] = {}
         self.blind: str | None = None
         self.labels: list[str] = []
+        self.left: list[str] = []
         self.looks = 0
         self.batch = Number.known(8.0)
         self.lines: list[str] = []
