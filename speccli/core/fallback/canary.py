@@ -10,7 +10,8 @@ intervals, so that requests of one window may be alike.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -51,7 +52,10 @@ class Counts:
     failures: float = 0.0
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+        return Counts(*map(operator.add, _NUMBERS(self), _NUMBERS(other)))
+
+
+_NUMBERS = operator.attrgetter(*(each.name for each in fields(Counts)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +177,12 @@ def compare(windows: Sequence[Window], sample: Sample) -> Comparison:
 
 
 def _sums(windows: Sequence[Window]) -> tuple[Counts, Counts]:
-    canary, siblings = Counts(), Counts()
-    for each in windows:
-        canary, siblings = canary + each.canary, siblings + each.siblings
-    return canary, siblings
+    return _sum(each.canary for each in windows), _sum(each.siblings for each in windows)
+
+
+def _sum(sides: Iterable[Counts]) -> Counts:
+    columns = zip(*map(_NUMBERS, sides), strict=True)
+    return Counts(*map(sum, columns))
 
 
 def _paired(windows: Sequence[Window]) -> list[Window]:
