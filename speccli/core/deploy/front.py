@@ -125,7 +125,8 @@ class Front:
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert isinstance(reader, _Reader)
         try:
-            with contextlib.suppress(*_BROKEN):
+            # At the end of the loop, too: streams tell a cancelled task as an error.
+            with contextlib.suppress(*_BROKEN, asyncio.CancelledError):
                 while await self._exchange(await _Head.read(reader), reader, writer):
                     pass
         finally:
