@@ -134,7 +134,18 @@ def carry_out(
     for ref in pruned:
         reporter.say(f"removed {ref}, which is not wanted any more")
     for step in prepared.steps:
-        apply.carry_out(cluster, step, force=force)
+        if step.verb == "change" and step.ref.kind in apply.LEAD:
+            _see_ours(cluster, prepared.namespace, told)
+        try:
+            apply.carry_out(cluster, step, force=force)
+        except Conflict as error:
+            _see_ours(cluster, prepared.namespace, told)
+            if error.clashes:
+                raise
+            raise SpecctlError(
+                f"somebody changed {step.ref} while revision {told.current.number} was under way",
+                hint=f"specctl status {told.name}, then do the same again",
+            ) from error
         if step.verb != "same":
             reporter.say(f"{_PAST[step.verb]} {step.ref}")
     if told.current.state == "applying":

@@ -44,6 +44,8 @@ KINDS: tuple[tuple[str, str, bool], ...] = (
     ("scheduling.k8s.io/v1", "PriorityClass", False),
 )
 """Every kind that is ever rendered but Namespaces, in the order in which they are removed."""
+LEAD = frozenset({"Service", "HTTPRoute"})
+"""Lead clients to pods: a deployment that was overtaken must not turn them back."""
 GONE_S = 60.0
 """How long an object with a finalizer may take to go."""
 
@@ -140,10 +142,22 @@ def carry_out(cluster: Cluster, step: Step, *, force: bool) -> Mapping[str, Any]
     if step.takes_back:
         held = fields.only_replicas(step.wanted, fields.replicas_of(step.wanted))
         cluster.apply(held, manager=fields.HANDOVER, force=True)
-    done = cluster.apply(dict(step.wanted), force=force)
+    done = cluster.apply(_as_seen(step), force=force)
     if step.takes_back:
         cluster.apply(fields.only_replicas(step.wanted, None), manager=fields.HANDOVER)
     return done
+
+
+def _as_seen(step: Step) -> dict[str, Any]:
+    """The object; a Service only as long as it is the one that was looked at.
+
+    Nobody else writes into one, so that its version tells whether somebody has moved the traffic.
+    """
+    wanted = dict(step.wanted)
+    version = ((step.live or {}).get("metadata") or {}).get("resourceVersion")
+    if step.ref.kind == "Service" and step.verb == "change" and version:
+        wanted["metadata"] = {**wanted["metadata"], "resourceVersion": version}
+    return wanted
 
 
 def leftovers(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import re
 from typing import Any
 
 import pytest
@@ -292,3 +293,38 @@ def test_a_cluster_that_is_not_to_be_reached_at_all_is_said_at_once(world: World
 
     with pytest.raises(SpecctlError, match="^no answer$"):
         carry.go(connect, None, "chat", None, world.heard)
+
+
+@pytest.mark.parametrize("rung", [None, "none"], ids=["the-same", "another"])
+@pytest.mark.parametrize("write", range(1, 9))
+def test_of_two_operators_at_once_one_is_told_and_nothing_is_half_done(
+    world: World, write: int, rung: str | None
+) -> None:
+    """The second comes just before any write of the first."""
+    told, count = world.fake.apply, [0]
+    other: list[str] = []
+
+    def apply(obj: Any, dry_run: bool = False, **more: Any) -> Any:
+        count[0] += not dry_run
+        if count[0] == write and not other:
+            other.append("begun")
+            other[0] = world.go(rung).end
+        return told(obj, dry_run=dry_run, **more)
+
+    world.fake.apply = apply  # type: ignore[method-assign,assignment]
+    told_so = None
+    try:
+        assert world.go().end == "moved"
+    except SpecctlError as error:
+        told_so = error
+    if told_so is not None:
+        assert re.search("deployed revision|changed Service chat while", told_so.message)
+        assert str(told_so.hint).startswith("specctl status chat")
+    assert other == ["moved"]
+    world.fake.apply = told  # type: ignore[method-assign]
+    # What the last of them wanted is there, whole.
+    record = world.record.current
+    assert record.state == "ready"
+    assert leads_to(world.fake) == (
+        "chat-standby" if record.options.get("traffic") == "standby" else "chat"
+    )
