@@ -217,7 +217,10 @@ def run_of(
     at: float,
     ends: float,
 ) -> Object:
-    """Figures of a run; times are seconds after the fault, `at` is when it was."""
+    """Figures of a run; times are seconds after the fault, `at` is when it was.
+
+    A request counts where it ended: what a fault cuts short failed because of it.
+    """
     told = [{**each, "at": each["at"] - at} for each in sent]
     spans = {"before": (begins, 0.0), "fault_window": (0.0, ends), "end": (ends - END_S, ends)}
     return {
@@ -231,11 +234,11 @@ def run_of(
 def figures(
     sent: Sequence[Object], gpus: Sequence[tuple[float, int]], span: tuple[float, float]
 ) -> Object:
-    """Of requests that were sent in it; tokens are those of answers that came in it."""
+    """Of requests that ended in a span of time."""
     begin, end = span
-    own = [each for each in sent if begin <= each["at"] < end]
+    own = [each for each in sent if begin <= each["at"] + each["s"] < end]
     good = sorted(each["s"] for each in own if not each["failure"])
-    tokens = sum(e["tokens"] for e in sent if begin <= e["at"] + e["s"] < end)
+    tokens = sum(each["tokens"] for each in own)
     held = [count for when, count in gpus if begin <= when < end]
     mean = sum(held) / len(held) if held else None
     dollars = None if mean is None else mean * GPU_HOUR_USD * (end - begin) / 3600
@@ -256,13 +259,16 @@ def figures(
 def recovered(
     sent: Sequence[Object], moves: Sequence[Object], ends: float, quiet_s: float = 10.0
 ) -> float | None:
-    """When a move was through and nothing failed any more; None: not in this run."""
-    done = [each["after_s"] for each in moves if each["what"] == "done"]
-    failed = [e["at"] + e["s"] for e in sent if e["failure"] and e["at"] >= 0]
+    """When the last request failed; where none did, when the last move was through.
+
+    None: nothing moved, or requests still fail at the end.
+    """
+    done = [float(each["after_s"]) for each in moves if each["what"] == "done"]
+    failed = [e["at"] + e["s"] for e in sent if e["failure"] and e["at"] + e["s"] >= 0]
     last = float(max(failed, default=0.0))
     if not done or last > ends - quiet_s:
         return None
-    return round(max(float(done[-1]), last), 1)
+    return round(last or done[-1], 1)
 
 
 def series(
@@ -387,11 +393,4 @@ def measured(world: World, folder: Path, fault: Fault, *, ladder: bool) -> Objec
     folder.mkdir(parents=True)
     with Cluster(world) as cluster:
         found = Scene(cluster, folder, fault, ladder=ladder).run()
-    standby = fault.standby and ladder
-    return {
-        "fault": fault.code,
-        "ladder": ladder,
-        "where": "simulated",
-        "standby": standby,
-        **found,
-    }
+    return {"fault": fault.code, "ladder": ladder, "standby": fault.standby and ladder, **found}

@@ -76,10 +76,11 @@ def test_nothing_answered_is_unknown_and_not_free() -> None:
         pytest.param([], [move(20.0)], 20.0, id="moved"),
         pytest.param([55.0], [move(20.0)], None, id="moved-and-still-failing"),
         pytest.param([], [move(20.0, "failed")], None, id="a-move-that-failed"),
-        pytest.param([30.0], [move(20.0), move(40.0)], 40.0, id="the-last-of-two"),
+        pytest.param([], [move(20.0), move(40.0)], 40.0, id="the-last-of-two"),
+        pytest.param([30.0], [move(20.0), move(40.0)], 30.0, id="served-before-it-was-through"),
     ],
 )
-def test_recovered_once_the_last_move_is_through_and_nothing_fails(
+def test_recovered_once_nothing_fails_any_more_or_the_move_is_through(
     failures: list[float], moves: list[Object], at: float | None
 ) -> None:
     every = [{**sent(t, 0.0, "x"), "at": t} for t in failures]
