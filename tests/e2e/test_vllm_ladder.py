@@ -95,7 +95,9 @@ class Operator:
         return done
 
     def move(self, *words: str, timed: str, expect: int = 0) -> Object:
-        done = self.specctl(*words, "--to", "local", "--timeout", "15m", "-o", "json", timed=timed)
+        done = self.specctl(
+            *words, "--to", "local", "--beside", "--timeout", "15m", "-o", "json", timed=timed
+        )
         assert done.exit_code == expect, done.stderr
         told: Object = json.loads(done.stdout)
         return told
