@@ -15,6 +15,7 @@ from speccli.core.alert.rules.model import Terms
 from speccli.core.alert.rules.write import alerting_rules
 from speccli.core.cost import Pricing
 from speccli.core.findings.base import Thresholds
+from speccli.core.kube.proven import LOOKUP
 from speccli.core.manifests import names
 from speccli.core.manifests.pool_rules import scope
 from speccli.core.manifests.pools import Unit
@@ -49,14 +50,18 @@ def alert_groups(units: Sequence[Unit], namespace: str) -> list[Object]:
     main = units[0]
     matchers = scope(main.deployment, namespace)
     drafting = "|".join(unit.pool for unit in units if unit.recipe.speculates)
-    of_drafts = f'{matchers},{names.POOL_LABEL}=~"{drafting}"'
+    # The floor is of the recipe's draft; what looks up accepts as much as a text repeats itself.
+    floored = "|".join(unit.pool for unit in units if unit is main or not _looks_up(unit))
+    narrower = {
+        "SPEC_NOT_ACTIVE": f'{matchers},{names.POOL_LABEL}=~"{drafting}"',
+        "LOW_ACCEPTANCE": f'{matchers},{names.POOL_LABEL}=~"{floored}"',
+    }
     found = []
     for group in [*recording_rules()["groups"], *alerting_rules(terms(main.recipe))["groups"]]:
         rules = []
         for rule in group["rules"]:
             told = rule.get("labels", {})
-            of = of_drafts if told.get("code") == "SPEC_NOT_ACTIVE" else matchers
-            expression = narrowed(rule["expr"], of)
+            expression = narrowed(rule["expr"], narrower.get(told.get("code"), matchers))
             # Constants, and what specctl's own watch tells, are nobody's in particular.
             if expression == rule["expr"] or told.get("engine_kind") == "sglang":
                 continue
@@ -66,6 +71,10 @@ def alert_groups(units: Sequence[Unit], namespace: str) -> list[Object]:
             name = group["name"].replace("specctl-", f"specctl-{main.deployment}-", 1)
             found.append({**group, "name": name, "rules": rules})
     return found
+
+
+def _looks_up(unit: Unit) -> bool:
+    return unit.recipe.draft.method in LOOKUP
 
 
 def narrowed(expression: str, matchers: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -294,6 +295,17 @@ def test_a_standby_drafts_as_its_rung_says(
     else:
         told = json.loads(words[words.index("--speculative-config") + 1])
         assert (told["method"], told["num_speculative_tokens"]) == (method, k)
+
+
+def test_the_floor_of_the_recipes_draft_is_not_held_against_an_n_gram_standby() -> None:
+    def pools(code: str) -> set[str]:
+        groups = of("PrometheusRule", made("default", pools=("standby",)))["spec"]["groups"]
+        rules = [rule for group in groups for rule in group["rules"]]
+        told = [rule["expr"] for rule in rules if rule.get("labels", {}).get("code") == code]
+        return {part for each in told for part in re.findall(r'pool=~"([^"]*)"', each)}
+
+    assert pools("LOW_ACCEPTANCE") == {"main"}
+    assert pools("SPEC_NOT_ACTIVE") == {"main|standby"}
 
 
 def test_pods_that_are_started_anew_are_those_of_one_pool() -> None:
