@@ -133,7 +133,7 @@ class Scene:
             time.sleep(max(0.0, self.fault.after_s - (time.time() - at)))
             ends = time.time()
         lines = self._report.read_text().splitlines()
-        sent = [each for each in map(json.loads, lines) if each["at"] >= begins]
+        sent = [json.loads(each) for each in lines]
         moves = [_move(each, at) for each in watching]
         gpus = [(when - at, count) for when, count in self._gpus]
         return run_of(sent, moves, gpus, begins - at, at, ends - at)
@@ -276,7 +276,7 @@ def series(
 ) -> list[list[float]]:
     """Tokens a second of answers, and requests that failed, by when they ended."""
     found = []
-    for i in range(math.floor(begins / width), math.floor(ends / width)):
+    for i in range(math.ceil(round(begins / width, 1)), math.floor(ends / width)):
         ended = [e for e in sent if i * width <= e["at"] + e["s"] < (i + 1) * width]
         tokens = sum(e["tokens"] for e in ended) / width
         found.append([i * width, round(tokens, 1), sum(bool(e["failure"]) for e in ended)])
