@@ -117,8 +117,15 @@ class Record:
     """Newest first."""
 
     def with_next(self, revision: Revision) -> Record:
-        """The same with a revision after this one; the oldest is forgotten."""
-        return Record(self.name, revision, (self.current, *self.previous)[:KEPT])
+        """The same with a revision after this one; the oldest is forgotten.
+
+        But canaries before others, and what was brought back as it still is: however often a draft
+        is tried again, the way back to it stays.
+        """
+        kept = [self.current, *self.previous]
+        while len(kept) > KEPT:
+            kept.remove(_oldest_of_no_use(kept))
+        return Record(self.name, revision, tuple(kept))
 
     def with_current(self, **changes: Any) -> Record:
         """The same with the current revision changed."""
@@ -143,6 +150,19 @@ class Record:
             **self.current.to_json(),
             "previous": [each.to_json() for each in self.previous],
         }
+
+
+def _oldest_of_no_use(revisions: list[Revision]) -> Revision:
+    former = revisions[1:]  # the newest is what an undo goes to
+    tried = [each for each in former if each.trial is not None]
+    told_little = [each for each in tried if (each.trial or {}).get("verdict") != "refused"]
+    same = [(each.recipe, each.options) for each in revisions]
+    copies = [
+        each
+        for each in former
+        if each.restores is not None and same.count((each.recipe, each.options)) > 1
+    ]
+    return min(told_little or copies or tried or former[-1:], key=lambda each: each.number)
 
 
 def digest(value: Any) -> str:
@@ -170,6 +190,7 @@ def to_restore(record: Record, number: int | None) -> Revision:
     """The revision that a rollback brings back: the one named, or the newest that was in order.
 
     A rollback that is not through is completed: what it led away from looks newest and in order.
+    What a canary was tried with is none of them.
 
     Raises:
         RecordError: there is none.
@@ -189,7 +210,7 @@ def to_restore(record: Record, number: int | None) -> Revision:
     for wanted in (_sound, _was_ready):
         for each in record.previous:
             same = each.recipe == current.recipe and each.options == current.options
-            if wanted(each) and not same:
+            if wanted(each) and not same and each.trial is None:
                 return each
     raise RecordError(
         f"{record.name} has no former revision that was ready",

@@ -15,6 +15,7 @@ from speccli.core.recipes import catalog
 from speccli.core.recipes.load import load
 
 NAME = "llama-3.3-70b-eagle3-h100"
+OTHER = "llama-3.3-70b-none-h100"
 
 
 def revision(number: int, recipe: str = NAME, **changes: Any) -> Revision:
@@ -82,9 +83,19 @@ def test_ten_former_revisions_are_kept() -> None:
     assert [each.number for each in told.previous] == list(range(18, 18 - KEPT, -1))
 
 
+def test_canaries_are_forgotten_before_what_they_were_tried_for() -> None:
+    told = Record("chat", revision(2, OTHER), (revision(1),))
+    for number in range(3, 40, 2):
+        told = told.with_next(revision(number, trial={"of": 1, "from": 2}))
+        told = told.with_next(revision(number + 1, OTHER, restores=2))
+    kept = [each.number for each in told.previous]
+    assert kept[-2:] == [2, 1]
+    assert len(kept) == KEPT
+    assert told.previous[0].trial is not None
+
+
 PROVEN = {"verdict": "proven"}
 REFUTED = {"verdict": "refuted"}
-OTHER = "llama-3.3-70b-none-h100"
 
 
 @pytest.mark.parametrize(
@@ -99,6 +110,9 @@ OTHER = "llama-3.3-70b-none-h100"
             (revision(2, OTHER, proof=REFUTED), revision(1, OTHER)), 1, id="not-a-refuted"
         ),
         pytest.param((revision(2), revision(1, OTHER)), 1, id="not-the-same-again"),
+        pytest.param(
+            (revision(2, OTHER, trial={}, proof=PROVEN), revision(1, OTHER)), 1, id="not-a-canary"
+        ),
         pytest.param(
             (revision(2, options={"autoscaler": "none"}), revision(1, OTHER)), 2, id="other-options"
         ),
