@@ -54,9 +54,10 @@ def test_a_recipe_runs_here_proven_and_is_gone_when_it_is_deleted(
         # A head that is wrong after a quarter of the tokens: seldom more than that is lost at once.
         wrong = len(tiny_plan.wrong) / sum(map(len, tiny_plan.cycles))
         assert server["first_position"] == pytest.approx(1 - wrong, abs=0.2)
-        pid = holder(here.folder)
+        pids = here.told.pids
         assert deploy()["unchanged"]
-        assert holder(here.folder) == pid
+        assert here.told.pids == pids
+        assert len(pids) == 1
 
         status = specctl("status", "tiny", "--since-start", "-o", "json")
         assert status.exit_code == 0, status.stderr
