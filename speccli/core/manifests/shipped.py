@@ -25,6 +25,7 @@ _BASE = RenderOptions(namespace="vllm", name="llama", rules="scaling")
 _COMPONENTS: Mapping[str, RenderOptions] = {
     "structured-output": replace(_BASE, pools=("structured",)),
     "canary": replace(_BASE, pools=("canary",)),
+    "standby": replace(_BASE, pools=("standby",)),
     "prometheus-adapter": replace(_BASE, autoscaler="hpa"),
     "inference-pool": replace(_BASE, inference_pool=True, gateway="gateways/inference"),
 }

@@ -54,6 +54,7 @@ def test_kustomize_makes_a_whole_of_them(component: str | None, tmp_path: Path) 
         None: ("ScaledObject", 1),
         "structured-output": ("Deployment", 2),
         "canary": ("PodDisruptionBudget", 2),
+        "standby": ("ScaledObject", 2),
         "prometheus-adapter": ("ScaledObject", 0),
         "inference-pool": ("InferencePool", 1),
     }
