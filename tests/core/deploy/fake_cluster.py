@@ -5,17 +5,24 @@ It keeps objects as they are applied, rolls every Deployment out at once, and it
 
 from __future__ import annotations
 
-import copy
 import json
+import pickle
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from speccli.core.kube.errors import Clash, Conflict, Denied, NotInstalled, Unreachable
 
+T = TypeVar("T")
 Object = dict[str, Any]
 Key = tuple[str, str]
 H100 = "NVIDIA-H100-80GB-HBM3"
+
+
+def copied(value: T) -> T:
+    """As `copy.deepcopy`, of which there are thousands here, in a fraction of its time."""
+    copy: T = pickle.loads(pickle.dumps(value, -1))
+    return copy
 
 
 class Killed(BaseException):
@@ -64,7 +71,7 @@ class FakeCluster:
         self, api_version: str, kind: str, name: str, namespace: str | None = None
     ) -> Object | None:
         self._may(kind)
-        return copy.deepcopy(self.objects.get((kind, name)))
+        return copied(self.objects.get((kind, name)))
 
     def list(
         self,
@@ -83,7 +90,7 @@ class FakeCluster:
             return [*self._slices((labels or "").rpartition("=")[2])]
         wanted = dict(part.split("=") for part in (labels or "").split(",") if part)
         return [
-            copy.deepcopy(value)
+            copied(value)
             for (kind_, _), value in self.objects.items()
             if kind_ == kind and wanted.items() <= (value["metadata"].get("labels") or {}).items()
         ]
@@ -124,18 +131,18 @@ class FakeCluster:
         version = obj["metadata"].get("resourceVersion")
         if version and version != (before or {}).get("metadata", {}).get("resourceVersion"):
             raise Conflict(f"cannot apply {kind} {name}: it changed meanwhile")
-        after = self._merged(before, copy.deepcopy(dict(obj)), manager)
+        after = self._merged(before, copied(dict(obj)), manager)
         if dry_run:
-            self.tried.append(copy.deepcopy(dict(obj)))
+            self.tried.append(copied(dict(obj)))
         else:
             self._write(f"{manager} {kind} {name}")
             after["metadata"]["resourceVersion"] = str(len(self.calls))
             self.objects[kind, name] = after
-        return copy.deepcopy(after)
+        return copied(after)
 
     def _merged(self, before: Object | None, obj: Object, manager: str) -> Object:
         if manager != "specctl":
-            merged = copy.deepcopy(before) or obj
+            merged = copied(before) or obj
             merged["spec"] |= obj.get("spec") or {}
         else:
             merged = obj
