@@ -1,9 +1,8 @@
 """What the fallback ladder is worth: the field's faults, with it and without.
 
-`benchmarks/ladder.py` takes half an hour, writes docs/evidence/ladder.json, its chart and the table
+`benchmarks/ladder.py` takes a quarter of an hour, writes docs/evidence/ladder.json, its chart and the table
 in docs/fallback.md; `--draw` only draws what is there. `--only bad,load` takes some faults anew
-and keeps the others. It needs root and what `make kubernetes` builds. `--vllm FILE` takes over what
-tests/e2e/test_vllm_ladder.py saw of real servers (its seen.json).
+and keeps the others. It needs root and what `make kubernetes` builds.
 """
 
 from __future__ import annotations
@@ -74,8 +73,6 @@ def _kind(run: dict[str, Any]) -> tuple[str, bool]:
 def _write(told: dict[str, Any]) -> None:
     """A line for each run."""
     lines = [f'"schema": "specctl.ladder-gain/v1",\n"machine": {json.dumps(_machine())}']
-    if "vllm" in told:
-        lines.append(f'"vllm": {json.dumps(told["vllm"])}')
     rows = ",\n".join(json.dumps(run) for run in told["runs"])
     lines.append(f'"runs": [\n{rows}\n]')
     DATA.write_text("{\n" + ",\n".join(lines) + "\n}\n")
@@ -91,7 +88,7 @@ def draw() -> None:
 
     told = known()
     DATA.with_suffix(".svg").write_text(chart(told["runs"]))
-    PAGE.write_text(written(PAGE.read_text(), told))
+    PAGE.write_text(written(PAGE.read_text(), told["runs"]))
 
 
 def main() -> None:
@@ -100,11 +97,8 @@ def main() -> None:
     parser.add_argument("--only", default="", help="faults, by their codes: bad,load,grammar")
     parser.add_argument("--way", choices=("with", "without"), help="only with it, or without")
     parser.add_argument("--draw", action="store_true")
-    parser.add_argument("--vllm", type=Path, help="seen.json of tests/e2e/test_vllm_ladder.py")
     given = parser.parse_args()
-    if given.vllm is not None:
-        _write({**known(), "vllm": json.loads(given.vllm.read_text())})
-    elif not given.draw:
+    if not given.draw:
         ways = (False, True) if given.way is None else (given.way == "with",)
         measure([each for each in given.only.split(",") if each], ways)
     draw()

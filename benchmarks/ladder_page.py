@@ -74,25 +74,8 @@ def _recovered(run: Run) -> str:
     return f"not in {run['fault_window']['seconds']:.0f} s"
 
 
-def phases(seen: Run) -> str:
-    """What clients of real servers got, phase by phase."""
-    lines = ["| phase | s | answered | failed | p99, s | tok/s |", "|---|---|---|---|---|---|"]
-    for each in seen["phases"]:
-        if each["requests"] and each["seconds"] >= 1:
-            cells = (
-                each["phase"],
-                f"{each['seconds']:.0f}",
-                _share(each["availability"]),
-                f"{each['failed']} of {each['requests']}",
-                _number(each["p99_s"], 1),
-                f"{each['tokens_per_s']:.1f}",
-            )
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def written(page: str, told: Run) -> str:
-    """The page with the tables between its two marks.
+def written(page: str, runs: Sequence[Run]) -> str:
+    """The page with the table between its two marks.
 
     Raises:
         ValueError: a mark is not there.
@@ -101,16 +84,9 @@ def written(page: str, told: Run) -> str:
     _, after = rest.split(END)
     parts = [
         "**SIMULATED** engines and GPUs; control plane, deploys and watch are real.",
-        table(told["runs"]),
+        table(runs),
         "![Tokens a second through each fault, with the ladder and without](evidence/ladder.svg)",
     ]
-    if "vllm" in told:
-        parts += [
-            "Real vLLM servers with SmolLM2-135M and an EAGLE-3 head of it, on two shared CPU "
-            "cores (`tests/e2e/test_vllm_ladder.py`): a head full of noise, down the ladder by "
-            "hand, and back to the mended head.",
-            phases(told["vllm"]),
-        ]
     return f"{before}{BEGIN}\n\n" + "\n\n".join(parts) + f"\n\n{END}{after}"
 
 

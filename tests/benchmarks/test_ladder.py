@@ -114,24 +114,13 @@ def test_a_share_is_never_rounded_up_to_all() -> None:
 
 def test_the_page_is_written_between_its_marks_again_and_again() -> None:
     page = f"# A\n\nbefore\n\n{ladder_page.BEGIN}\nold\n{ladder_page.END}\n\nafter\n"
-    once = ladder_page.written(page, {"runs": runs()})
+    once = ladder_page.written(page, runs())
     assert "old" not in once
     assert once.startswith("# A\n\nbefore\n")
     assert once.endswith("\nafter\n")
-    assert ladder_page.written(once, {"runs": runs()}) == once
+    assert ladder_page.written(once, runs()) == once
     with pytest.raises(ValueError, match="unpack"):
-        ladder_page.written("no marks", {"runs": runs()})
-
-
-def test_phases_of_real_servers_are_told_where_there_were_some() -> None:
-    phase = {"phase": "n-gram", "seconds": 20.0, "requests": 7, "failed": 0, "availability": 1.0}
-    phase |= {"p99_s": 1.25, "tokens_per_s": 30.0}
-    seen = {"phases": [{**phase, "phase": "begin", "seconds": 0.01}, phase]}
-    page = f"{ladder_page.BEGIN}{ladder_page.END}"
-    told = ladder_page.written(page, {"runs": runs(), "vllm": seen})
-    assert "| n-gram | 20 | 100 % | 0 of 7 | 1.2 | 30.0 |" in told
-    assert "begin |" not in told
-    assert "Real vLLM" not in ladder_page.written(page, {"runs": runs()})
+        ladder_page.written("no marks", runs())
 
 
 def test_the_chart_is_whole_and_shows_both_runs_failures_and_the_move() -> None:
