@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from speccli.core.deploy.place import place
-from speccli.core.deploy.wanted import holder
 from speccli.main import app
 from tests.e2e.tiny_pair import Plan
 
