@@ -68,6 +68,8 @@ class Fault:
     rule: Behaviour = field(default_factory=lambda: Behaviour(load_s=LOAD_S, pace=0.2))
     """What every engine does."""
     baseline: Callable[[], Baseline] | None = None
+    watch_late: bool = False
+    """Whether the watch begins with the fault: what is judged over minutes has no minutes here."""
 
 
 class Scene:
@@ -123,13 +125,19 @@ class Scene:
         self.ask()
         told = self.deploy()
         assert told["exit"] == 0, told
-        with self._clients(), self._counted(), self._watching() as watching:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._clients())
+            stack.enter_context(self._counted())
+            if not self.fault.watch_late:
+                watching = stack.enter_context(self._watching())
             self.ask(clients=CLIENTS)
             time.sleep(8.0)
             begins = time.time()
             time.sleep(BEFORE_S)
             at = time.time()
             self.fault.inject(self)
+            if self.fault.watch_late:
+                watching = stack.enter_context(self._watching())
             time.sleep(max(0.0, self.fault.after_s - (time.time() - at)))
             ends = time.time()
         lines = self._report.read_text().splitlines()
@@ -376,6 +384,7 @@ FAULTS = (
         sets=("serving.max_num_seqs=256",),
         rule=Behaviour(load_s=LOAD_S, pace=0.2, token_s=CROSSING.token_s),
         baseline=crossing,
+        watch_late=True,
     ),
     Fault(
         "behind",
