@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.ladder_figures import GPU_HOUR_USD, run_of
 from speccli.core.baseline.model import Baseline, BatchSpeed, Key, dumps
 from speccli.core.sim.config import Acceptance, SimConfig, StepCost, Traffic
 from speccli.core.sim.config import default_acceptance as usual
@@ -29,7 +30,6 @@ from tests.support.processes import started
 
 Object = dict[str, Any]
 NAME = "chat"
-GPU_HOUR_USD = 2.5
 GPUS_PER_POD = 2
 CLIENTS = 24
 LOAD_S = 10.0
@@ -38,8 +38,6 @@ TERMS = {"hold": "10s", "cool_down": "1m"}
 """Of the recipe's `fallback`; the defaults are 5m and 30m."""
 EVERY_S = 2.0
 BEFORE_S = 20.0
-END_S = 20.0
-"""The last part of a run, in which whatever came of it has settled."""
 MAIN, DRAFTS = {"specctl.dev/pool": "main"}, "eagle3"
 OLD, NEW = "a" * 40, "b" * 40
 LOADING_FAILS = """\
@@ -207,88 +205,9 @@ class Scene:
 
 
 def _move(told: Object, at: float) -> Object:
-    from datetime import datetime
-
     when = datetime.fromisoformat(told["at"]).timestamp() - at
     kept = {key: told[key] for key in ("what", "from", "to", "code", "seconds", "words")}
     return {"after_s": round(when, 1), **kept}
-
-
-# ---- what came of it ----
-
-
-def run_of(
-    sent: Sequence[Object],
-    moves: Sequence[Object],
-    gpus: Sequence[tuple[float, int]],
-    begins: float,
-    at: float,
-    ends: float,
-) -> Object:
-    """Figures of a run; times are seconds after the fault, `at` is when it was.
-
-    A request counts where it ended: what a fault cuts short failed because of it.
-    """
-    told = [{**each, "at": each["at"] - at} for each in sent]
-    spans = {"before": (begins, 0.0), "fault_window": (0.0, ends), "end": (ends - END_S, ends)}
-    return {
-        **{name: figures(told, gpus, span) for name, span in spans.items()},
-        "recovered_s": recovered(told, moves, ends),
-        "moves": list(moves),
-        "series": series(told, begins, ends),
-    }
-
-
-def figures(
-    sent: Sequence[Object], gpus: Sequence[tuple[float, int]], span: tuple[float, float]
-) -> Object:
-    """Of requests that ended in a span of time."""
-    begin, end = span
-    own = [each for each in sent if begin <= each["at"] + each["s"] < end]
-    good = sorted(each["s"] for each in own if not each["failure"])
-    tokens = sum(each["tokens"] for each in own)
-    held = [count for when, count in gpus if begin <= when < end]
-    mean = sum(held) / len(held) if held else None
-    dollars = None if mean is None else mean * GPU_HOUR_USD * (end - begin) / 3600
-    return {
-        "seconds": round(end - begin, 1),
-        "requests": len(own),
-        "failed": len(own) - len(good),
-        "failures": sorted({e["failure"] for e in own if e["failure"]}),
-        "availability": len(good) / len(own) if own else None,
-        "p50_s": good[math.ceil(len(good) * 0.50) - 1] if good else None,
-        "p99_s": good[math.ceil(len(good) * 0.99) - 1] if good else None,
-        "tokens_per_s": round(tokens / (end - begin), 1),
-        "gpus": None if mean is None else round(mean, 2),
-        "usd_per_1m": round(dollars / tokens * 1e6, 3) if dollars and tokens else None,
-    }
-
-
-def recovered(
-    sent: Sequence[Object], moves: Sequence[Object], ends: float, quiet_s: float = 10.0
-) -> float | None:
-    """When the last request failed; where none did, when the last move was through.
-
-    None: nothing moved, or requests still fail at the end.
-    """
-    done = [float(each["after_s"]) for each in moves if each["what"] == "done"]
-    failed = [e["at"] + e["s"] for e in sent if e["failure"] and e["at"] + e["s"] >= 0]
-    last = float(max(failed, default=0.0))
-    if not done or last > ends - quiet_s:
-        return None
-    return round(last or done[-1], 1)
-
-
-def series(
-    sent: Sequence[Object], begins: float, ends: float, width: float = 5.0
-) -> list[list[float]]:
-    """Tokens a second of answers, and requests that failed, by when they ended."""
-    found = []
-    for i in range(math.ceil(round(begins / width, 1)), math.floor(ends / width)):
-        ended = [e for e in sent if i * width <= e["at"] + e["s"] < (i + 1) * width]
-        tokens = sum(e["tokens"] for e in ended) / width
-        found.append([i * width, round(tokens, 1), sum(bool(e["failure"]) for e in ended)])
-    return found
 
 
 # ---- the faults ----

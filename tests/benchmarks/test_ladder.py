@@ -24,9 +24,8 @@ from benchmarks.ladder_faults import (
     LOADING_FAILS,
     crossing,
     plain_speed,
-    recovered,
-    run_of,
 )
+from benchmarks.ladder_figures import recovered, run_of
 from speccli.core.engines.vllm_crash import diagnose
 from speccli.core.fallback.reactions import BLAMED
 from tests.support.kube import behaviour
