@@ -1,8 +1,8 @@
 """What the fallback ladder is worth: the field's faults, with it and without.
 
-`benchmarks/ladder.py` takes a quarter of an hour, writes docs/evidence/ladder.json, its chart and the table
-in docs/fallback.md; `--draw` only draws what is there. `--only bad,load` takes some faults anew
-and keeps the others. It needs root and what `make kubernetes` builds.
+`benchmarks/ladder.py` takes a quarter of an hour and writes docs/evidence/ladder.json, its chart
+and the table in docs/fallback.md; `--draw` only draws what is there. `--only bad,load` takes some
+faults anew and keeps the others. It needs root and what `make kubernetes` builds.
 """
 
 from __future__ import annotations
