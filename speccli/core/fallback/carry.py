@@ -102,9 +102,10 @@ def choose_way(found: Ladder, mover: Mover, rung: str | None) -> Chosen:
         mover.note(f"the standby is not taken: {seen.sick}")
         rung = _below_standby(found, here, seen.sick)
     recipe = choose(found, rung).recipe
-    if here.traffic == "standby":
-        return Chosen("behind", replace(here, recipe=pinned(recipe, here)), here)
-    return Chosen("roll", replace(here, recipe=recipe), here)
+    if here.has_standby:
+        recipe = pinned(recipe, here)
+    to = replace(here, recipe=recipe)
+    return Chosen("behind" if here.traffic == "standby" else "roll", to, here)
 
 
 def _carried(mover: Mover, way: Chosen) -> Outcome:
@@ -142,7 +143,9 @@ def _may_switch(found: Ladder, here: Serving, rung: str | None) -> bool:
     if rung is None:
         return is_less(draft, here.draft)
     step = found.step(rung)
-    return step is not None and step.recipe.draft == draft
+    # By its kind: K of a standby may be that of another rung.
+    kind = None if step is None else (step.method, step.recipe.draft.model)
+    return kind == (draft.method, draft.model)
 
 
 def _below_standby(found: Ladder, here: Serving, sick: str) -> str:

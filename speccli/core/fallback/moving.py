@@ -171,13 +171,15 @@ class Mover:
 
     def roll(self, to: Serving, former: Serving, *, restores: int | None = None) -> Outcome:
         """A rolling change; `former`: what an undo brings back."""
-        done = self.deploy(replace(to.asked(), restores=restores), wait=self._terms.wait)
+        asked = replace(to.asked(), restores=restores, awaited=to.serving_pools)
+        done = self.deploy(asked, wait=self._terms.wait)
         took = self.clock() - self._began
         wrong = refuted(done)
         if wrong is None:
             return self._moved("rolling", former.words, to.words, done, took)
         self._reporter.warn(f"{wrong}: revision {former.revision.number} is brought back")
-        undone = self.deploy(former.again(), wait=True)
+        again = replace(former.again(), awaited=former.serving_pools)
+        undone = self.deploy(again, wait=True)
         return self._undone("rolling", former.words, to.words, undone, wrong, took)
 
     def behind(

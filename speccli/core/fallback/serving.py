@@ -37,6 +37,12 @@ class Serving:
         return "standby" in {*self.recipe.pools, *self.options.pools}
 
     @property
+    def serving_pools(self) -> tuple[str, ...]:
+        """All but a standby that stands by: how that is keeps nothing else waiting."""
+        every = (unit.pool for unit in units(self.recipe, self.options))
+        return tuple(pool for pool in every if pool != "standby" or self.traffic == "standby")
+
+    @property
     def draft(self) -> Draft:
         """What drafts for the requests."""
         return self.recipe.draft if self.traffic == "main" else standby_draft(self.recipe)
