@@ -189,7 +189,10 @@ class Supply:
 def here(found: Ladder, step: Step) -> Means:
     """The same for a deployment on this machine."""
     start = of_record(found) or estimated_start(step.plan)
-    words = "another engine is started, here, with its own check"
+    words = (
+        "the next engine is proven beside the present one where there is room, before it gets "
+        "requests; else the present one is stopped first, and nothing serves meanwhile"
+    )
     return Means("restart", words, 0, None, 1, start)
 
 

@@ -309,5 +309,7 @@ def _back(found: Ladder, means: Means | str) -> str:
         how = "the main pool stays as it is, and takes the traffic back when a canary has passed"
     else:
         number = (found.back or found.record.current).number
-        how = f"revision {number} again, through a canary first"
+        here = not isinstance(means, str) and means.mechanism == "restart"
+        way = "proven before it gets requests" if here else "through a canary first"
+        how = f"revision {number} again, {way}"
     return f"specctl fallback restore {name}: {how}"
