@@ -94,7 +94,7 @@ def drift(places: Places, group: Group) -> int:
         return 0
     n = next(i for i, arm in enumerate(group.arms) if arm.method == "eagle3")
     url = f"http://127.0.0.1:{servers.PORT + n}"
-    seconds = 6 if places.rehearse else 45
+    seconds = 6 if places.rehearse else 60
     command = [places.python, "-m", "speccli", "record", str(recording), "-e", url]
     command += ["--interval", "1s", "--for", f"{2 * seconds + 10}s", "--force"]
     recorder = subprocess.Popen(command, env=places.own_env(), cwd=CHECKOUT)
