@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from speccli.core.deploy.beside import available
 from speccli.core.deploy.place import Here, place
 from speccli.core.lossless import CANDIDATES, Parting, parting
 from speccli.main import app
-from tests.e2e.harness import SMOLLM2_HEAD
+from tests.e2e.harness import SMOLLM2_HEAD, Pool
 from tests.support.ladder_client import Client, Sent, plain
 
 pytestmark = pytest.mark.real_vllm
@@ -44,6 +45,8 @@ PROMPTS = (
     "The capital of France is",
 )
 NOISY_HEAD = "EAGLE-3, noisy head"
+ROOM = 7 * 2**30
+"""Bytes that two servers side by side may take."""
 SLOW_S = 900.0
 """For what takes a minute on a machine that does nothing else."""
 
@@ -138,8 +141,10 @@ def partings(sent: list[Sent], reference: str) -> list[Parting]:
 
 
 def test_down_the_ladder_and_back_no_request_fails_and_no_answer_changes(
-    vllm_python: Path, smollm2_dir: Path, tmp_path: Path
+    vllm_python: Path, smollm2_dir: Path, pool: Pool, tmp_path: Path
 ) -> None:
+    if (available() or 0) < ROOM:
+        pool.close()
     head, recipe = tmp_path / "head", tmp_path / "ladder.yaml"
     head.symlink_to(with_noise(SMOLLM2_HEAD, tmp_path / "noisy"))
     recipe.write_text(RECIPE.format(target=smollm2_dir, head=head))
