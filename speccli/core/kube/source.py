@@ -65,6 +65,8 @@ class PodSource(ScrapeSource):
         self._notes: Notes | None = None
         self._seen = -1
         self._pods: dict[str, Pod] = {}
+        self._asked_as: dict[str, Pod] = {}
+        """Each as it was when it was asked last."""
         self._credentials: Credentials | None = None
         self._heard_at = 0.0
         self._still: asyncio.Task[None] | None = None
@@ -163,6 +165,7 @@ class PodSource(ScrapeSource):
         assert self._cluster is not None
         assert self._watch is not None
         before, self._pods = self._pods, pods
+        self._asked_as = {name: pod for name, pod in self._asked_as.items() if name in pods}
         place, server = self._watch.found.namespace, self._cluster.server
         self.watch_over(
             [
@@ -189,6 +192,8 @@ class PodSource(ScrapeSource):
         self, session: aiohttp.ClientSession, target: Target, url: str, headers: dict[str, str]
     ) -> Scrape:
         used = self._credentials
+        if (pod := self._pods.get(target.name)) is not None:
+            self._asked_as[target.name] = pod
         scrape = await self._get(session, target, url, headers)
         told = self._told(scrape)
         if told and scrape.status == 401 and used is not None:
@@ -230,10 +235,11 @@ class PodSource(ScrapeSource):
         return self._failed(target, why)
 
     def _failed(self, target: Target, why: str) -> Scrape:
-        """No page: the pod's own state says whether that is a fault."""
-        pod = self._pods.get(target.name)
-        if pod is not None and pod.stage is not None:
-            return self._doing(pod)
+        """No page: the pod's own state, now or when it was asked, says whether that is a fault."""
+        for pods in (self._pods, self._asked_as):
+            pod = pods.get(target.name)
+            if pod is not None and pod.stage is not None:
+                return self._doing(pod)
         return self._error(target, why)
 
     async def _unasked(self, target: Target, error: Exception, url: str) -> Scrape:

@@ -182,6 +182,25 @@ async def test_a_loading_pod_says_how_far_it_has_come(api: ApiServer, tmp_path: 
         await eventually(source, lambda found: found["a"].error == "loading the weights 45 %")
 
 
+async def test_a_pod_that_became_ready_while_it_was_asked_is_not_down(
+    api: ApiServer, tmp_path: Path
+) -> None:
+    fleet = Fleet(ready("a"), loading("b"))
+    late = status(503, "ServiceUnavailable", DIAL)
+    late.slow_s = 1.5
+    fleet.pages["b"] = late
+    api.script = fleet
+    async with reading(api, tmp_path, deadline_s=30.0) as source:
+        await source.soon()
+        fleet.change("MODIFIED", ready("b"))
+        found: list[Scrape] = []
+        async with asyncio.timeout(60):
+            while not found:
+                found = [each for each in await source.soon() if each.target == "b"]
+                await asyncio.sleep(0.02)
+        assert found[0].stage == "loading", found[0].error
+
+
 async def test_pods_come_and_go(api: ApiServer, tmp_path: Path) -> None:
     fleet = Fleet(ready("a"))
     api.script = fleet
