@@ -116,7 +116,8 @@ def test_the_generated_rules_fire_and_arrive_and_only_those_that_must(world: Wor
     assert alert["labels"]["severity"] == "critical"
     assert alert["labels"]["namespace"] == "broken"
     assert alert["annotations"]["summary"] == "m in broken: drafts are made and none is accepted"
-    time.sleep(5)
+    world.receiver.until("firing", "SpecctlLowAcceptance")
+    time.sleep(5)  # for what must not come
     fired = {
         (a["labels"]["alertname"], a["labels"].get("namespace"))
         for post in world.receiver.posts
