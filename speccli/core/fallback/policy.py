@@ -86,13 +86,14 @@ def _arrived(state: State, now_is: Situation, at: float) -> State:
         )
     if state.rung == rung:
         return state
-    state = replace(state, rung=rung, since=at, seen={})
     last = state.moves[-1] if state.moves else None
-    ours = last is not None and last.target == rung and last.outcome == "done"
-    if not ours:  # a person's, or another tool's
-        former = _index(now_is.ladder, state.rung)
+    former = _index(now_is.ladder, state.rung)
+    if last is None or last.target != rung or last.outcome != "done":  # a person's, or a tool's
         kind: Kind = "restore" if former is not None and now_is.at < former else "down"
         state = state.with_move(Moved(at, kind, state.rung, rung, "done", by="others"))
+        if kind == "restore":  # whoever brought it back knows better
+            state = replace(state, failed=(), refusals=0, refused_at=None)
+    state = replace(state, rung=rung, since=at, seen={})
     return state
 
 

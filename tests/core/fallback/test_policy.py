@@ -290,6 +290,22 @@ def test_what_a_person_took_down_a_person_brings_back() -> None:
     assert isinstance(decision, Propose)
 
 
+def test_a_person_who_brings_it_back_takes_refusals_away() -> None:
+    state = came("ngram")
+    for n in (1, 2):
+        state = after(state, Moved(NOON + n * HOUR, "restore", "ngram", "eagle3", "refused"))
+    state = replace(state, failed=("eagle3-k2",))
+    _, state = decide(state, standing(0), AUTO, NOON + 3 * HOUR)
+    last = state.moves[-1]
+    assert (last.kind, last.source, last.target, last.by) == (
+        "restore",
+        "ngram",
+        "eagle3",
+        "others",
+    )
+    assert (state.refusals, state.failed, state.rung) == (0, (), "eagle3")
+
+
 def test_a_deployment_that_is_down_when_first_seen_is_not_moved_at_once() -> None:
     decision, _ = decide(State(), standing(2), AUTO, NOON)
     assert isinstance(decision, Stay)
