@@ -555,3 +555,12 @@ def test_pods_that_were_started_anew_are_not_started_once_more(
     template = fake.objects["Deployment", "chat"]["spec"]["template"]
     deploy(fake, heard, asked("scaling.max=7"))
     assert fake.objects["Deployment", "chat"]["spec"]["template"] == template
+
+
+def test_a_deletion_takes_the_standby_that_serves_along(fake: FakeCluster, heard: Heard) -> None:
+    deploy(fake, heard, moved("standby"))
+    asked_for = deletion(fake, None, "chat", purge=False)  # type: ignore[arg-type]
+    names = {(ref.kind, ref.name) for ref in asked_for.goes}
+    assert names >= {("Deployment", "chat-standby"), ("Service", "chat-standby")}
+    delete(fake, asked_for, wait_s=None, say=heard.say)  # type: ignore[arg-type]
+    assert not [key for key in fake.objects if key[0] in {"Deployment", "Service", "ConfigMap"}]
