@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from draft_training.job import Job
 _LEAST = 8
 """Shorter answers teach nothing past the first positions."""
 _LOOK_S = 1.0
+_END_S = 30.0
+"""For an engine to end, once it has said all it has."""
 
 
 def files(job: Job) -> list[Path]:
@@ -83,8 +86,13 @@ def _beside_each_other(job: Job, missing: list[int], progress: _Progress) -> Non
     for engine in engines:
         engine.start()
     try:
-        while any(engine.is_alive() for engine in engines) or not heard.empty():
+        ended = 0
+        while ended < count and any(engine.is_alive() for engine in engines):
+            ended += _hear(heard, progress)
+        while not heard.empty():
             _hear(heard, progress)
+        for engine in engines:
+            engine.join(_END_S)
         killed = [engine.exitcode for engine in engines if engine.exitcode]
         if killed:
             fix = "lower answers.engines or answers.gpu_memory"
@@ -94,17 +102,20 @@ def _beside_each_other(job: Job, missing: list[int], progress: _Progress) -> Non
             engine.terminate()
 
 
-def _hear(heard: Any, progress: _Progress) -> None:
+def _hear(heard: Any, progress: _Progress) -> bool:
+    """One thing that an engine said; whether it was that it is done."""
     import queue
 
     try:
         told = heard.get(timeout=_LOOK_S)
     except queue.Empty:
-        return
-    if isinstance(told, int):
-        progress.chunk(told)
-    else:
+        return False
+    if told is None:
+        return True
+    if not isinstance(told, int):
         raise Failed(*told)
+    progress.chunk(told)
+    return False
 
 
 def _engine(job: Job, starts: list[int], heard: Any) -> None:
@@ -112,6 +123,7 @@ def _engine(job: Job, starts: list[int], heard: Any) -> None:
     try:
         for tokens in _answer(job, starts):
             heard.put(tokens)
+        heard.put(None)
     except Exception as error:  # noqa: BLE001 - told to the parent by its name
         failure = named(error)
         heard.put((failure.kind, str(failure), failure.fix))
@@ -121,11 +133,23 @@ def _path(job: Job, number: int) -> Path:
     return job.work / f"answers-{number:04d}.npz"
 
 
-def _answer(job: Job, starts: list[int]) -> Any:
+def _answer(job: Job, starts: list[int]) -> Iterator[int]:
     """Answers chunks and keeps them; yields the answer tokens of each."""
     asked = corpus.read([job.work / prompts.FILE])
-    wanted, kinds, engine = job.answers, _sampling(job), _vllm(job)
-    begun = time.monotonic()
+    kinds, engine = _sampling(job), _vllm(job)
+    try:
+        yield from _chunks(job, asked, starts, engine, kinds)
+    finally:
+        # Its core is a process of its own, and this one would wait for it at its end.
+        core = getattr(getattr(engine, "llm_engine", None), "engine_core", None)
+        if core is not None:
+            core.shutdown()
+
+
+def _chunks(
+    job: Job, asked: corpus.Corpus, starts: list[int], engine: Any, kinds: list[Any]
+) -> Iterator[int]:
+    wanted, begun = job.answers, time.monotonic()
     for start in starts:
         part = asked.documents[start : start + wanted.chunk]
         inputs = [{"prompt_token_ids": p.tolist()} for p in part for _ in kinds]
