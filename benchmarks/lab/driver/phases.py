@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -124,9 +125,10 @@ def train(places: Places, method: str, minutes: float, more: list[str]) -> int:
     shipped = CHECKOUT / "tests/data/smollm2-135m-eagle3"
     if method == "eagle3":
         arguments += ["--against", f"shipped={shipped}"]
-    first = places.work / "trained" / "eagle3" / "speculators"
-    if method == "p-eagle" and first.exists():
-        arguments += ["--init", str(first)]
+    first = places.work / "trained" / "eagle3"
+    if method == "p-eagle" and (first / "speculators").exists():
+        arguments += ["--init", str(first / "speculators")]
+        _lend(first / "work", out / "work")
     arguments += SMALL if places.rehearse else LARGE
     arguments += more
     arguments += ["--", "--enforce-eager", "--max-model-len", "2048"]
@@ -138,6 +140,14 @@ def train(places: Places, method: str, minutes: float, more: list[str]) -> int:
         file.write_text(told)
     _bring_head(places, out, method)
     return 0 if code in (0, 1) else 2
+
+
+def _lend(answers: Path, work: Path) -> None:
+    """The same target's answers to the same prompts: given once is enough."""
+    work.mkdir(parents=True, exist_ok=True)
+    for file in answers.glob("answers-*.npz"):
+        if not (work / file.name).exists():
+            shutil.copy(file, work / file.name)
 
 
 SMALL = [
