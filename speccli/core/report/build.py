@@ -27,7 +27,7 @@ KINDS = {
     "simulated": ("◇", "simulated"),
     "given": ("□", "given: a list price or a setting"),
     "estimated": ("~", "interpolated between measured points"),
-    "planned": ("△", "estimated by `specctl plan`, not measured"),
+    "planned": ("△", "estimated by specctl plan, not measured"),
 }
 """What a number is: its mark, and the words for the legend."""
 
