@@ -189,7 +189,7 @@ class _Stream:
         found = _TOKEN.search(data)
         if found is not None:
             self._first = now
-            self._before = sum(self._events) + _ends(data[: found.start()])
+            self._before = sum(self._events) + _ends(self._carry + data[: found.start()])
 
     def _count(self, data: bytes) -> int:
         whole = self._carry + data

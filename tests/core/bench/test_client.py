@@ -63,6 +63,12 @@ def test_an_engine_that_puts_usage_beside_the_last_tokens_is_read_too() -> None:
     assert answer.output_tokens == 3
 
 
+def test_an_empty_event_that_the_network_cuts_in_its_end_holds_no_token() -> None:
+    raw = joined([event("", chat=False), event("0", chat=False), usage(9), DONE], b"\r\n\r\n")
+    cut = raw.index(b"\r\n\r\n") + 2
+    assert list(read([raw[:cut], raw[cut:]]).arrivals) == [2.0]
+
+
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n"], ids=["lf", "crlf"])
 @given(
     texts=st.lists(st.text(max_size=8), min_size=1, max_size=6),
