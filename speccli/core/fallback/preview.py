@@ -123,7 +123,8 @@ def _preview(
     ]
     last = parts[-1].asked
     major, minor = mover.cluster.version()
-    options = replace(last.options, kubernetes=server(f"{major}.{minor}"))
+    # How many servers the load of a moment needs is no matter of a repository.
+    options = replace(last.options, kubernetes=server(f"{major}.{minor}"), raised={})
     texts = files(render(last.recipe, options))
     return Preview(here.name, here.namespace, mechanism, here.words, target, tuple(tried), texts)
 
