@@ -112,6 +112,9 @@ def need(cluster: Cluster, here: Serving, to: Traffic) -> Need:
     else:
         wanted = math.ceil(running / running_target(unit))
         words = f"{running:.0f} requests run, {running_target(unit)} a server"
+    if to == "main" and not unit.autoscaled:
+        # Its number is told, and would be so again with the traffic: pods would come and go.
+        wanted, words = unit.least, "as many as it is told to have"
     wanted = max(unit.least, min(wanted, unit.most) if unit.autoscaled else wanted)
     there = cluster.get("apps/v1", "Deployment", unit.name, here.namespace)
     have = (replicas_of(there) if there else 0) or 0

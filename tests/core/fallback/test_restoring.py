@@ -341,10 +341,16 @@ def test_a_canary_that_serves_is_no_reason_to_lose_the_way_back(scene: Scene) ->
     assert leads_to(scene.fake) == "chat"
 
 
+def test_a_main_pool_of_a_fixed_number_keeps_it(scene: Scene) -> None:
+    scene.fake.running = 80.0
+    assert scene.back().verdict == "passed"
+    assert scene.replicas("chat") == 1
+    assert not [line for line in scene.heard.lines if "the pool main gets" in line]
+
+
 @pytest.mark.parametrize("acceptance", [0.6, 0.3], ids=["well", "bad"])
 def test_killed_after_any_write_the_same_again_goes_on(scene: Scene, acceptance: float) -> None:
     scene.busy.acceptance = {CANARY: acceptance}
-    scene.fake.running = 80.0  # so that the main pool is raised before it takes the traffic
     before = scene.fake.objects
     for count in range(80):
         scene.fake.objects, scene.fake.die_after = copy.deepcopy(before), count
