@@ -55,6 +55,14 @@ async def test_a_sweep_renders_too(tmp_path: Path) -> None:
         assert await tab.ask("document.querySelector('.bar').scrollWidth <= 362")
 
 
+async def test_verdicts_of_three_arms_that_cannot_tell_fit_a_phone(tmp_path: Path) -> None:
+    path = tmp_path / "once.html"
+    path.write_text(page(report(whole(prompts=10, repeats=1))), encoding="utf-8")
+    async with browser() as tab:
+        await tab.open(path.as_uri(), width=390)
+        assert await tab.ask("document.documentElement.scrollWidth") == 390
+
+
 async def test_it_prints(file: Path) -> None:
     async with browser() as tab:
         await tab.open(file.as_uri(), width=1280)
