@@ -138,7 +138,7 @@ def _held(
 def _down(state: State, now_is: Situation, terms: Terms, sign: Sign, at: float) -> Decision:
     step = now_is.ladder[now_is.at]
     reaction = REACTIONS[sign.code]
-    to = choose(now_is, reaction.way, state.failed)
+    to = choose(now_is, sign.way or reaction.way, state.failed)
     if to is None:
         return _nowhere(state, now_is, sign)
     why = f"{sign.code}: {sign.evidence}; {reaction.why}"
@@ -166,6 +166,8 @@ def choose(now_is: Situation, way: Way, failed: Sequence[str] = ()) -> int | Non
     fit = [i for i in below if _fits(now_is.ladder[i], here, way)]
     if way == "off":  # anything else has a part of what is wrong
         fit = [i for i in below if i == now_is.standby or now_is.ladder[i].method == "none"]
+    if way == "none":
+        fit = [i for i in below if now_is.ladder[i].method == "none"]
     if now_is.standby in fit:
         return now_is.standby  # serves at once, and nobody is restarted
     return min(fit, default=None)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Way = Literal["down", "other", "less", "off"]
+Way = Literal["down", "other", "less", "off", "none"]
 """down: the next rung, whatever it drafts with. other: the next one without this draft. less: the
 same draft with fewer tokens, else off. off: whatever has no part of it: the warm standby, else no
-speculation."""
+speculation. none: no speculation, whatever is warm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +57,6 @@ BLAMED = frozenset(
     }
 )
 """Causes of a crash that go with the draft, or with speculation."""
+
+WITH_ANY_DRAFT = frozenset({"GRAMMAR"})
+"""Of those, what n-gram dies of as a trained draft does."""

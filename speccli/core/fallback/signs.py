@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from speccli.core.errors import SpecctlError
-from speccli.core.fallback.reactions import BLAMED
+from speccli.core.fallback.reactions import BLAMED, WITH_ANY_DRAFT, Way
 from speccli.core.fallback.terms import Sign
 from speccli.core.findings.base import FLEET, Finding
 from speccli.core.kube.crash import LOG_LINES, Crash, classify
@@ -102,7 +102,9 @@ class Crashes:
         told = blamed if 2 * len(blamed) > len(pods) else ended
         if not told:
             return None
-        return Sign(DOWN, "critical", told[0].line, len(told) / len(pods), sure=told is blamed)
+        share, sure = len(told) / len(pods), told is blamed
+        way: Way | None = "none" if all(c.code in WITH_ANY_DRAFT for c in told) else None
+        return Sign(DOWN, "critical", told[0].line, share, sure, way)
 
     def _of(self, cluster: Cluster, namespace: str, pod: Mapping[str, Any]) -> Crash | None:
         own = container_status(pod)

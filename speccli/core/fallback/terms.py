@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from speccli.core.fallback.quiet import Quiet
+from speccli.core.fallback.reactions import Way
 from speccli.core.recipes.model import Fallback
 from speccli.core.units import seconds
 
@@ -84,6 +85,8 @@ class Sign:
     """Of the engines that serve, 0..1."""
     sure: bool = True
     """Whether the draft is known to be the cause; else a person decides."""
+    way: Way | None = None
+    """The way that helps here; None: that of its code."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,13 @@ def test_a_warm_standby_that_does_not_help_is_passed_over() -> None:
     assert decision.move.target == "eagle3-k2"
 
 
+def test_what_any_draft_dies_of_leads_past_a_warm_standby_that_drafts() -> None:
+    grammar = sign("ENGINE_DOWN", "critical", way="none")
+    decision, _, _ = held(standing(0, grammar, standby=2))
+    assert isinstance(decision, Go)
+    assert decision.move.target == "off"
+
+
 def test_refused_rungs_and_rungs_that_failed_are_passed_over() -> None:
     ladder = (LADDER[0], LADDER[1], replace(LADDER[2], refusal="a hybrid model"), LADDER[3])
     low = standing(0, sign(), ladder=ladder)

@@ -120,6 +120,21 @@ def test_engines_that_end_in_speculation_are_a_sign() -> None:
     assert "GRAMMAR" in sign.evidence
 
 
+@pytest.mark.parametrize(
+    ("log", "way"),
+    [
+        pytest.param(GRAMMAR, "none", id="whatever-drafts"),
+        pytest.param(
+            "NegativeError: Counters can only be incremented by non-negative amounts\n",
+            None,
+            id="this-method",
+        ),
+    ],
+)
+def test_a_grammar_ends_engines_whatever_drafts(log: str, way: str | None) -> None:
+    assert told(Pods(ended("a", restarts=3, ready=False), log=log)).way == way
+
+
 def test_each_end_is_looked_into_once() -> None:
     pods, crashes = Pods(ended("a", restarts=3, ready=False)), Crashes(clock=lambda: NOW)
     assert told(pods, crashes) == told(pods, crashes)
