@@ -22,11 +22,13 @@ from speccli.core.sources.scrape import explain
 if TYPE_CHECKING:
     import aiohttp
 
-_TOKEN = re.compile(rb'"(?:content|text|reasoning|reasoning_content)" ?: ?"(?!")')
+_TOKEN = re.compile(rb'"(?:content|text|reasoning|reasoning_content)" ?: ?"(?=[^"])')
 """The beginning of a text that is not empty; quotes inside of a text have a backslash before."""
 _PIECES = re.compile(rb'"(?:content|text|reasoning|reasoning_content)" ?: ?"((?:[^"\\]|\\.)*)"')
 _SAID = re.compile(rb'"(?:content|text)" ?: ?"((?:[^"\\]|\\.)*)"')
 _CUT_OFF = re.compile(rb'"finish_reason" ?: ?"length"')
+_LONGEST_TOKEN = 32
+"""Bytes that such a beginning has at most."""
 _LAST_EVENTS = 3
 """How many events from the end the usage is looked for in."""
 
@@ -169,6 +171,8 @@ class _Stream:
         """How many events ended with each part."""
         self._carry = b""
         """The end of a part that may hold half an empty line."""
+        self._begun = b""
+        """The end of a part that may hold the beginning of a text."""
         self._first = 0.0
         self._before = 0
         """Events that ended before the one with the first token."""
@@ -186,10 +190,12 @@ class _Stream:
         self._events.append(ended)
 
     def _look_for_the_first(self, data: bytes, now: float) -> None:
-        found = _TOKEN.search(data)
+        whole = self._begun + data
+        found = _TOKEN.search(whole)
         if found is not None:
-            self._first = now
-            self._before = sum(self._events) + _ends(self._carry + data[: found.start()])
+            ended = _ends(self._carry + data[: max(0, found.start() - len(self._begun))])
+            self._first, self._before = now, sum(self._events) + ended
+        self._begun = whole[-_LONGEST_TOKEN:]
 
     def _count(self, data: bytes) -> int:
         whole = self._carry + data

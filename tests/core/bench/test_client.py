@@ -63,10 +63,14 @@ def test_an_engine_that_puts_usage_beside_the_last_tokens_is_read_too() -> None:
     assert answer.output_tokens == 3
 
 
-def test_an_empty_event_that_the_network_cuts_in_its_end_holds_no_token() -> None:
-    raw = joined([event("", chat=False), event("0", chat=False), usage(9), DONE], b"\r\n\r\n")
-    cut = raw.index(b"\r\n\r\n") + 2
-    assert list(read([raw[:cut], raw[cut:]]).arrivals) == [2.0]
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n"], ids=["lf", "crlf"])
+def test_wherever_the_network_cuts_empty_events_hold_no_token(end: bytes) -> None:
+    texts = [event(text, chat=False) for text in ("", "", "0", "1")]
+    raw = joined([*texts, usage(9), DONE], end)
+    for cut in range(1, len(raw)):
+        answer = read([raw[:cut], raw[cut:]])
+        assert len(answer.arrivals) <= 2, cut
+        assert answer.first == (1.0 if raw[:cut].count(b'"0') else 2.0), cut
 
 
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n"], ids=["lf", "crlf"])
