@@ -9,6 +9,7 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 import xml.etree.ElementTree as ET
@@ -241,6 +242,30 @@ def test_a_grammar_ends_an_engine_only_while_that_is_its_fault(
             made.ask(**grammar)
         time.sleep(0.1)
     _blamed(made, "GRAMMAR")
+
+
+def test_an_engine_that_crashes_breaks_every_connection_at_once(
+    pod: Callable[[Behaviour], Pod],
+) -> None:
+    made = pod(Behaviour(load_s=0.0, grammar_log=GRAMMAR_FAILS))
+    made.serves()
+    ended: list[BaseException] = []
+
+    def ask(**more: Any) -> None:
+        try:
+            made.ask(max_tokens=7000, **more)  # a minute and more
+        except (OSError, http.client.HTTPException) as error:
+            ended.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.5)
+    ask(response_format={"type": "json_object"})
+    for thread in threads:
+        thread.join()
+    assert len(ended) == 4
+    assert not any(isinstance(error, TimeoutError) for error in ended)
 
 
 def test_a_draft_that_fails_to_load_is_named_by_the_log(pod: Callable[[Behaviour], Pod]) -> None:

@@ -1,8 +1,8 @@
 """Clients that never stop: `python -m tests.support.kube.clients SERVER FOLDER NAMESPACE SERVICE`.
 
 FOLDER/clients-NAMESPACE.json says how many there are (`clients`), which share of their requests
-wants an answer under a grammar (`grammar`), and how long answers are (`tokens`); it may change at
-any time.
+wants an answer under a grammar (`grammar`), and how long answers are in the mean (`tokens`; half of
+it to one and a half, so that clients do not go in step); it may change at any time.
 Each sends a request, waits for its whole answer, and sends the next, to the service's ready
 endpoints in turn, as behind a balancer; nothing is tried twice, and after a failure it waits a
 second. Each request is a line of FOLDER/clients-NAMESPACE.jsonl.
@@ -74,22 +74,22 @@ class Clients(Load):
 
     async def _one(self, session: aiohttp.ClientSession) -> dict[str, Any]:
         """A request and what came of it."""
-        body: dict[str, Any] = {"prompt": "word " * 200, "max_tokens": self._asked["tokens"]}
-        body["ignore_eos"] = True
+        tokens = round(self._asked["tokens"] * self._rng.uniform(0.5, 1.5))
+        body: dict[str, Any] = {"prompt": "word " * 200, "max_tokens": tokens, "ignore_eos": True}
         if self._rng.random() < self._asked["grammar"]:
             body["response_format"] = GRAMMAR
         at, began = time.time(), time.monotonic()
-        tokens, failure = 0, ""
+        got, failure = 0, ""
         if self.ready:
             host = self.ready[next(self._turn) % len(self.ready)]
             try:
-                tokens, failure = await _answered(session, host, body)
+                got, failure = await _answered(session, host, body)
             except (aiohttp.ClientError, TimeoutError, ValueError) as error:
                 failure = type(error).__name__
         else:
             failure = "no server is ready"
         took = time.monotonic() - began
-        return {"at": at, "s": round(took, 4), "tokens": tokens, "failure": failure}
+        return {"at": at, "s": round(took, 4), "tokens": got, "failure": failure}
 
 
 async def _answered(

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from aiohttp import web
 
@@ -158,11 +159,11 @@ async def load(words: Words, behaviour: Behaviour, speculates: bool) -> None:
         crash(behaviour)
 
 
-def crash(behaviour: Behaviour) -> None:
-    """End as a server that failed does."""
+def crash(behaviour: Behaviour) -> NoReturn:
+    """End as a server that failed does: at once, and every connection breaks."""
     sys.stdout.write(behaviour.crash_log.rstrip("\n") + "\n" if behaviour.crash_log else "")
     sys.stdout.flush()
-    raise SystemExit(behaviour.exit_code)
+    os._exit(behaviour.exit_code)
 
 
 class PodServer(SimServer):
