@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.ladder_figures import GPU_HOUR_USD, run_of
+from benchmarks.ladder_figures import END_S, GPU_HOUR_USD, run_of
 from speccli.core.baseline.model import Baseline, BatchSpeed, Key, dumps
 from speccli.core.sim.config import Acceptance, SimConfig, StepCost, Traffic
 from speccli.core.sim.config import default_acceptance as usual
@@ -66,6 +66,7 @@ class Fault:
     rule: Behaviour = field(default_factory=lambda: Behaviour(load_s=LOAD_S, pace=0.2))
     """What every engine does."""
     baseline: Callable[[], Baseline] | None = None
+    end_s: float = END_S
     watch_late: bool = False
     """Whether the watch begins with the fault: what is judged over minutes has no minutes here."""
 
@@ -142,7 +143,7 @@ class Scene:
         sent = [json.loads(each) for each in lines]
         moves = [_move(each, at) for each in watching]
         gpus = [(when - at, count) for when, count in self._gpus]
-        return run_of(sent, moves, gpus, begins - at, at, ends - at)
+        return run_of(sent, moves, gpus, begins - at, at, ends - at, self.fault.end_s)
 
     @contextlib.contextmanager
     def _clients(self) -> Iterator[None]:
@@ -303,6 +304,7 @@ FAULTS = (
         sets=("serving.max_num_seqs=256",),
         rule=Behaviour(load_s=LOAD_S, pace=0.2, token_s=CROSSING.token_s),
         baseline=crossing,
+        end_s=40.0,
         watch_late=True,
     ),
     Fault(

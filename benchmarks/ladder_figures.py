@@ -19,13 +19,14 @@ def run_of(
     begins: float,
     at: float,
     ends: float,
+    end_s: float = END_S,
 ) -> Object:
     """Figures of a run; times are seconds after the fault, `at` is when it was.
 
     A request counts where it ended: what a fault cuts short failed because of it.
     """
     told = [{**each, "at": each["at"] - at} for each in sent]
-    spans = {"before": (begins, 0.0), "fault_window": (0.0, ends), "end": (ends - END_S, ends)}
+    spans = {"before": (begins, 0.0), "fault_window": (0.0, ends), "end": (ends - end_s, ends)}
     return {
         **{name: figures(told, gpus, span) for name, span in spans.items()},
         "recovered_s": recovered(told, moves, ends),
