@@ -35,6 +35,8 @@ class Label:
     model: str | None
     revision: str | None
     """Of the draft's weights."""
+    target: str | None = None
+    """Of the target's weights: a draft that was left behind by it is another pair."""
 
     def __str__(self) -> str:
         """`main-eagle3-k5`."""
@@ -118,12 +120,13 @@ def weighed(now: Standing, bench: Bench) -> terms.Situation:
 
 def top_label(found: Ladder) -> Label:
     """Of the recipe's own draft, when it serves."""
-    draft = found.top.draft
-    return Label("main", draft.method, draft.k, draft.model, draft.revision)
+    draft, target = found.top.draft, found.top.target
+    return Label("main", draft.method, draft.k, draft.model, draft.revision, target.revision)
 
 
 def _label(here: Serving, draft: Draft) -> Label:
-    return Label(here.traffic, draft.method, draft.k, draft.model, draft.revision)
+    target = here.recipe.target.revision
+    return Label(here.traffic, draft.method, draft.k, draft.model, draft.revision, target)
 
 
 def _top(found: Ladder) -> terms.Step:

@@ -74,6 +74,13 @@ def test_another_draft_is_another_configuration_and_another_budget_is_none(
     assert stands(other).situation.configuration != same
 
 
+def test_a_target_that_is_updated_is_looked_at_anew(before_and_after: Both) -> None:
+    before = before_and_after[0].label
+    new = stands(World("target.revision=0123456789abcdef0123456789abcdef01234567")).label
+    assert new != before
+    assert str(new) == str(before)
+
+
 def test_a_revision_under_way_is_busy_and_one_that_was_killed_is_not_for_ever() -> None:
     world = World()
     record = world.record
