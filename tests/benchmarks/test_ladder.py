@@ -133,6 +133,15 @@ def test_the_chart_is_whole_and_shows_both_runs_failures_and_the_move() -> None:
     assert all(0 <= float(p.split(",")[0]) <= width for p in points.split())
 
 
+def test_the_page_in_docs_is_that_of_the_data() -> None:
+    root = ROOT / "docs"
+    data = root / "evidence" / "ladder.json"
+    told = json.loads(data.read_text())["runs"]
+    page = (root / "fallback.md").read_text()
+    assert ladder_page.written(page, told) == page
+    assert data.with_suffix(".svg").read_text() == ladder_page.chart(told)
+
+
 def test_the_crossover_lies_where_the_page_says() -> None:
     told = crossing()
     assert told.simulated
