@@ -11,14 +11,17 @@ from typing import Any
 
 import pytest
 
+from speccli.core.bench.form import read
 from speccli.core.bench.schedule import schedule
 from speccli.core.engines import vllm_graphs, vllm_speculative
 from speccli.core.plan import plan
 from speccli.core.recipes import catalog
 from speccli.core.recipes.load import load
 from speccli.core.sizing import cudagraphs
+from tests.e2e.harness import SMOLLM2_HEAD
 from tests.support.benches import Noise, sweep
 
+SWEEP = Path(__file__).parents[2] / "docs" / "evidence" / "bench-cpu-135m-k.json"
 KEY = "num_speculative_tokens_per_batch_size"
 pytestmark = pytest.mark.real_vllm
 
@@ -48,6 +51,19 @@ found = []
 for rows, k, seqs in json.load(sys.stdin):
     found.append(build_dynamic_sd_schedule_lookup(rows, seqs, k))
 print("\\nRESULT" + json.dumps(found))
+"""
+
+CONFIG = """
+import json, sys
+from vllm.engine.arg_utils import EngineArgs
+model, config = json.load(sys.stdin)
+args = EngineArgs(model=model, max_model_len=1024, max_num_seqs=32, enforce_eager=True,
+                  speculative_config=config)
+made = args.create_engine_config().speculative_config
+print("\\nRESULT" + json.dumps({
+    "class": type(made).__name__, "k": made.num_speculative_tokens,
+    "rows": made.num_speculative_tokens_per_batch_size,
+    "dynamic": made.uses_dynamic_speculative_decoding()}))
 """
 
 FIELDS = """
@@ -153,6 +169,27 @@ def test_the_real_parser_takes_the_line_of_every_built_in_recipe(vllm_python: Pa
             "model": made.facts.recipe.target.model,
             "seqs": made.facts.recipe.serving.max_num_seqs,
         }, name
+
+
+@pytest.mark.parametrize("measured", [True, False], ids=["on-a-real-pair", "planted-with-changes"])
+def test_the_schedule_of_a_sweep_is_the_real_configurations(
+    measured: bool, vllm_python: Path, smollm2_dir: Path
+) -> None:
+    """Of a sweep of K on real servers, and of one whose K falls: vLLM's own SpeculativeConfig."""
+    falling = {3: {1: 1.9, 8: 1.6, 32: 0.8}, 1: {1: 1.4, 8: 1.4, 32: 1.2}}
+    planted = sweep(falling, batches=(1, 8, 32), prompts=20, noise=Noise(run=0.002, prompt=0.02))
+    found = schedule(read(SWEEP) if measured else planted, max_num_seqs=32)
+    assert found.needed is not measured
+    emitted = found.config()
+    assert emitted is not None
+    config = emitted | {"method": "eagle3", "model": str(SMOLLM2_HEAD)}
+    rows = [list(row) for row in found.rows] if found.needed else None
+    assert ask(vllm_python, CONFIG, [str(smollm2_dir), config]) == {
+        "class": "SpeculativeConfig",
+        "k": found.k,
+        "rows": rows,
+        "dynamic": found.needed,
+    }
 
 
 def test_a_benched_schedule_takes_effect_at_the_batch_that_it_names(vllm_python: Path) -> None:

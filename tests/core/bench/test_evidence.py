@@ -11,6 +11,7 @@ import pytest
 from speccli.core.bench.compare import compare
 from speccli.core.bench.form import read
 from speccli.core.bench.results import Result, Row
+from speccli.core.bench.schedule import schedule
 from speccli.core.bench.student import quantile
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -112,7 +113,9 @@ def test_both_turns_of_mtbench_are_the_heads_own_table() -> None:
     assert abs((row.acceptance.rate.value or 0) - 0.489) < float(accepted(row).split()[-1])
 
 
-@pytest.mark.parametrize("name", ["bench-cpu-135m.json", "bench-cpu-135m-mtbench.json"])
+@pytest.mark.parametrize(
+    "name", ["bench-cpu-135m.json", "bench-cpu-135m-mtbench.json", "bench-cpu-135m-k.json"]
+)
 def test_no_path_of_the_machine_is_in_it(name: str) -> None:
     text = CPU.with_name(name).read_text()
     assert [part for part in ("/tmp/", "/home/", "/root/", "/work/") if part in text] == []
@@ -128,3 +131,14 @@ def test_what_answers_told_on_the_cpu_is_what_the_counters_showed() -> None:
         if row.batch == 1:  # no fillers: every request of the row is a measured one
             assert row.acceptance.drafts == counted.drafts
             assert row.acceptance.accepted_tokens == counted.accepted_tokens
+
+
+def test_the_sweep_of_k_is_the_table_and_the_k_that_is_emitted() -> None:
+    result = read(CPU.with_name("bench-cpu-135m-k.json"))
+    assert {row.state for row in result.rows} == {"ok"}
+    found = schedule(result, max_num_seqs=16)
+    lines = (DOCS / "bench.md").read_text().splitlines()
+    for each in found.measured:
+        told = " | ".join(f"{each.tokens_per_s[k]:.1f}" for k in sorted(found.arms))
+        assert f"| {each.batch} | {told} |" in lines
+    assert found.config() == {"num_speculative_tokens": 4}
