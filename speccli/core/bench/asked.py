@@ -154,6 +154,12 @@ def plan(asked: Asked) -> Plan:
         tokenizer=asked.tokenizer,
     )
     external.possible(spec)
+    notes = tuple(_notes(asked, arms, found))
+    return Plan(spec, resume.before(spec, resume=asked.resume), notes)
+
+
+def _notes(asked: Asked, arms: Sequence[ArmSpec], found: Sequence[datasets_.Prompts]) -> list[str]:
+    """What the reader should know before it begins."""
     notes = [each.note for each in found if each.note]
     if asked.output_tokens is not None:
         notes.append(IGNORES_EOS)
@@ -163,7 +169,7 @@ def plan(asked: Asked) -> Plan:
         notes.append(ONE_ARM)
     elif asked.repeats < REPEATS:
         notes.append(ONE_REPEAT if asked.repeats == 1 else TWO_REPEATS)
-    return Plan(spec, resume.before(spec, resume=asked.resume), tuple(notes))
+    return notes
 
 
 def _logs(given: Sequence[str], arms: Sequence[ArmSpec]) -> dict[str, Path]:

@@ -258,9 +258,42 @@ def notes(report: Report) -> Section | None:
 def provenance(report: Report) -> Section:
     """Who measured what, where, with what."""
     result, came = report.result, report.result.provenance
+    blocks: list[Block] = [
+        Table(("what", "value"), tuple(_came(report)), words=True),
+        Table(
+            ("arm", "model", "method", "K", "draft", "engine", "GPUs"),
+            tuple(_arm(arm) for arm in result.arms),
+            words=True,
+        ),
+        Table(
+            ("dataset", "source", "prompts", "sha256"),
+            tuple(
+                (d.name, d.source, f"{d.prompts:,}", (d.sha256 or "not known")[:16])
+                for d in result.datasets
+            ),
+            notes=tuple(f"{d.name}: {d.note}" for d in result.datasets if d.note),
+            words=True,
+        ),
+    ]
+    commands = [
+        f"# {one_line(arm.name)}\n{one_line(shlex.join(arm.command))}"
+        for arm in result.arms
+        if arm.command
+    ]
+    commands += [f"# load\n{one_line(command)}" for command in came.commands]
+    if commands:
+        from speccli.core.report.sections import Code
+
+        blocks.append(Code("\n".join(commands)))
+    return Section("provenance", "Provenance", "", tuple(blocks))
+
+
+def _came(report: Report) -> list[tuple[str, str]]:
+    """Who measured, where, under what load."""
+    result, came = report.result, report.result.provenance
     load = result.load
     gpu = came.gpu or {}
-    lines = [
+    return [
         ("bench", f"{result.name}, {result.created} to {result.finished or 'not finished'}"),
         ("files", ", ".join(report.files)),
         ("measured by", f"{came.runner}, specctl {came.specctl}"),
@@ -305,34 +338,6 @@ def provenance(report: Report) -> Section:
         ),
         ("report", f"made {report.made:%Y-%m-%d %H:%M} UTC"),
     ]
-    blocks: list[Block] = [
-        Table(("what", "value"), tuple(lines), words=True),
-        Table(
-            ("arm", "model", "method", "K", "draft", "engine", "GPUs"),
-            tuple(_arm(arm) for arm in result.arms),
-            words=True,
-        ),
-        Table(
-            ("dataset", "source", "prompts", "sha256"),
-            tuple(
-                (d.name, d.source, f"{d.prompts:,}", (d.sha256 or "not known")[:16])
-                for d in result.datasets
-            ),
-            notes=tuple(f"{d.name}: {d.note}" for d in result.datasets if d.note),
-            words=True,
-        ),
-    ]
-    commands = [
-        f"# {one_line(arm.name)}\n{one_line(shlex.join(arm.command))}"
-        for arm in result.arms
-        if arm.command
-    ]
-    commands += [f"# load\n{one_line(command)}" for command in came.commands]
-    if commands:
-        from speccli.core.report.sections import Code
-
-        blocks.append(Code("\n".join(commands)))
-    return Section("provenance", "Provenance", "", tuple(blocks))
 
 
 def one_line(text: str) -> str:
