@@ -55,7 +55,13 @@ def measure(places: Places, group: Group, only: str | None = None) -> int:
             worst = max(worst, 1)
             continue
         say(f"{group.name}/{bench.name}: about {bench.seconds} s, {places.left_s:.0f} s left")
-        code, _ = specctl(places, line(places, group, bench, _up), limit_s=places.left_s - 10)
+        words = line(places, group, bench, _up)
+        if "--arm" not in words:
+            wanted = not bench.arms or {arm.name for arm in group.arms} & set(bench.arms)
+            say(f"{group.name}/{bench.name}: none of its arms is up")
+            worst = max(worst, 2 if wanted else 0)
+            continue
+        code, _ = specctl(places, words, limit_s=places.left_s - 10)
         worst = max(worst, {0: 0, 1: 0, 130: 1}.get(code, 2))
         say(f"{group.name}/{bench.name}: ended with {code}")
     return worst
