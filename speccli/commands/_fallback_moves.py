@@ -126,9 +126,7 @@ def apply(move: Move, rung: str | None, *, wait: bool) -> int:
     return int(outcome.exit_code)
 
 
-def restore(
-    move: Move, *, force: bool, baseline: str | None, lasting: str, window: str
-) -> int:
+def restore(move: Move, *, force: bool, baseline: str | None, lasting: str, window: str) -> int:
     """Back through a canary; the exit code."""
     from speccli.core.fallback import carry, preview
     from speccli.core.units import seconds

@@ -162,9 +162,7 @@ def restore(
         if not wait:
             raise UsageError("a canary is waited for", hint="leave --no-wait out")
         raise typer.Exit(
-            moves.restore(
-                asked_for, force=force, baseline=baseline, lasting=lasting, window=window
-            )
+            moves.restore(asked_for, force=force, baseline=baseline, lasting=lasting, window=window)
         )
     moves.here_only(asked_for, force=force, baseline=baseline)
     found = _ladder(name)
