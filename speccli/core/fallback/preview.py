@@ -11,8 +11,8 @@ from speccli.core.deploy.asked import Asked, Prepared, Reporter
 from speccli.core.fallback import pools
 from speccli.core.fallback.carry import Chosen, choose_way
 from speccli.core.fallback.moving import Connect, Mechanism, Mover, Terms
-from speccli.core.fallback.restoring import way_back
 from speccli.core.fallback.serving import serving
+from speccli.core.fallback.way_back import way_back
 from speccli.core.fallback.ways import on_cluster
 from speccli.core.manifests.options import server
 from speccli.core.manifests.render import files, render

@@ -16,19 +16,19 @@ from speccli.core.deploy import cluster as deploying
 from speccli.core.deploy import room
 from speccli.core.deploy.asked import Asked, Reporter
 from speccli.core.deploy.prepare import now
-from speccli.core.errors import ExitCode, UsageError
+from speccli.core.errors import ExitCode
 from speccli.core.fallback import trial
 from speccli.core.fallback.canary import Comparison, Sample, Verdict
-from speccli.core.fallback.ladder import Ladder, is_less
+from speccli.core.fallback.ladder import Ladder
 from speccli.core.fallback.moving import Connect, Mover, Outcome, Terms, doubt, refuted
 from speccli.core.fallback.pools import Warm
 from speccli.core.fallback.refusals import MOST_REFUSALS, configuration, refusals
 from speccli.core.fallback.retry import persistently
 from speccli.core.fallback.serving import Serving, serving
+from speccli.core.fallback.way_back import nowhere, target_of, with_canary
 from speccli.core.fallback.ways import on_cluster
 from speccli.core.kube.record import Revision
 from speccli.core.manifests.build import objects
-from speccli.core.recipes.model import Pool
 from speccli.core.units import seconds
 
 _AS_GOOD = 0.9
@@ -112,45 +112,6 @@ def restore(
     return persistently(once, reporter, clock=clock, sleep=sleep)
 
 
-def way_back(found: Ladder, here: Serving) -> tuple[Serving, Serving]:
-    """What would serve again, and what serves with a canary of it.
-
-    Raises:
-        UsageError: nothing led away from anything.
-    """
-    to = _target(found, here)
-    if to is None:
-        raise _nowhere(found)
-    return to, _with_canary(here, to)
-
-
-def _nowhere(found: Ladder) -> UsageError:
-    name, number = found.record.name, found.record.current.number
-    return UsageError(
-        f"no fallback led to revision {number} of {name}",
-        hint=f"specctl rollback {name} brings any former revision back",
-    )
-
-
-def _target(found: Ladder, here: Serving) -> Serving | None:
-    """What is to serve again; None: nothing led away from anything."""
-    to = None if found.back is None else serving(found, here.namespace, found.back)
-    if here.traffic == "standby" and is_less(here.draft, here.recipe.draft):
-        # Whatever was deployed since, the main pool has it.
-        same = to is not None and to.recipe == here.recipe
-        to = to if same else here
-    if to is None:
-        return None
-    return replace(to, options=replace(to.options, traffic="main", raised={}))
-
-
-def _with_canary(here: Serving, to: Serving) -> Serving:
-    """What serves, and one server of what is to serve again in its traffic."""
-    pool = replace(here.recipe.pools.get("canary", Pool()), draft=to.recipe.draft, min=1, max=1)
-    recipe = replace(here.recipe, pools={**here.recipe.pools, "canary": pool})
-    return replace(here, recipe=recipe)
-
-
 class _Restore:
     """One restore of one deployment."""
 
@@ -169,13 +130,13 @@ class _Restore:
 
     def run(self, *, force: bool) -> Restored:
         """From wherever it is."""
-        current, to = self._record.current, _target(self._found, self._here)
+        current, to = self._record.current, target_of(self._found, self._here)
         tried = self._last_trial()
         begun = current.restores is not None and current.state in {"applying", "applied"}
         if to is None and begun and tried is not None and tried.get("verdict") == "passed":
             return self._complete()
         if to is None:
-            raise _nowhere(self._found)
+            raise nowhere(self._found)
         if current.trial is not None:
             return self._go_on(to, current.trial)
         if tried is not None and tried.get("verdict") == "passed" and current.restores is None:
@@ -235,9 +196,8 @@ class _Restore:
 
     def _crowded(self, to: Serving) -> str | None:
         """Why the canary finds no GPU; None: it does, or it cannot be told."""
-        with_canary = _with_canary(self._here, to)
-        unit = with_canary.unit("canary")
-        made = objects(with_canary.recipe, with_canary.options)
+        tried = with_canary(self._here, to)
+        unit, made = tried.unit("canary"), objects(tried.recipe, tried.options)
         seen = room.look(self._cluster, [unit], made, self._here.namespace)
         if seen.stocks["canary"].unknown is not None or not seen.crowded:
             return None
@@ -257,7 +217,7 @@ class _Restore:
             "ended": None,
         }
         self._reporter.say(f"a canary with {to.words} is tried in the traffic of {here.words}")
-        asked = replace(_with_canary(self._here, to).asked(), trial=what, awaited=("canary",))
+        asked = replace(with_canary(self._here, to).asked(), trial=what, awaited=("canary",))
         return self._tried(to, asked)
 
     def _go_on(self, to: Serving, told: Mapping[str, Any]) -> Restored:
@@ -271,7 +231,19 @@ class _Restore:
         asked = replace(canary.asked(), trial=told, awaited=("canary",))
         return self._tried(to, asked)
 
+    def _await_end(self, asked: Asked) -> None:
+        """A former canary drains: what is applied to it now would go with it."""
+        here, mover = self._here, self._mover
+        unit = replace(here, recipe=asked.recipe).unit("canary")
+        give_up = mover.clock() + unit.times.grace + 60
+        while mover.clock() < give_up:
+            live = self._cluster.get("apps/v1", "Deployment", unit.name, here.namespace)
+            if live is None or not live["metadata"].get("deletionTimestamp"):
+                return
+            mover.sleep(1.0)
+
     def _tried(self, to: Serving, asked: Asked) -> Restored:
+        self._await_end(asked)
         done = self._mover.deploy(asked, wait=True)
         self._record = done.record
         if wrong := refuted(done):
