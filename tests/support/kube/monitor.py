@@ -68,9 +68,15 @@ class Prometheus:
         url: Where it is for programs outside; `URL_INSIDE` is for those inside.
     """
 
-    def __init__(self, plane: Plane, monitors: Sequence[Object], rules: Sequence[Object]) -> None:
-        """`monitors`: PodMonitors. `rules`: PrometheusRules."""
-        folder = plane.folder / "prometheus"
+    def __init__(
+        self,
+        plane: Plane,
+        monitors: Sequence[Object],
+        rules: Sequence[Object],
+        port: int = PORT,
+    ) -> None:
+        """`monitors`: PodMonitors. `rules`: PrometheusRules. `port`: one that no other has."""
+        folder = plane.folder / f"prometheus-{port}"
         folder.mkdir()
         groups = [group for rule in rules for group in rule["spec"]["groups"]]
         (folder / "rules.yaml").write_text(json.dumps({"groups": groups}))
@@ -94,10 +100,10 @@ class Prometheus:
             program("prometheus", "prometheus"),
             f"--config.file={folder / 'prometheus.yml'}",
             f"--storage.tsdb.path={folder / 'data'}",
-            f"--web.listen-address={HOST}:{PORT}",
+            f"--web.listen-address={HOST}:{port}",
             "--log.level=warn",
         )
-        self.url = f"http://127.0.0.1:{plane.space.forward(PORT)}"
+        self.url = f"http://127.0.0.1:{plane.space.forward(port)}"
         until(self._ready, "Prometheus to be ready")
 
     def _ready(self) -> bool:
