@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from speccli.core.fallback.reactions import REACTIONS, Way
 from speccli.core.fallback.terms import (
+    LASTS_S,
     Decision,
     Go,
     Kind,
@@ -82,19 +83,30 @@ def _arrived(state: State, now_is: Situation, at: float) -> State:
     if state.configuration != now_is.configuration:
         fresh = State(now_is.configuration, rung, at)
         return replace(
-            fresh, moves=state.moves, under_way=state.under_way, accepted_at=state.accepted_at
+            fresh,
+            moves=state.moves,
+            under_way=state.under_way,
+            accepted_at=state.accepted_at,
+            tries=state.tries,
         )
     if state.rung == rung:
         return state
     last = state.moves[-1] if state.moves else None
     former = _index(now_is.ladder, state.rung)
-    if last is None or last.target != rung or last.outcome != "done":  # a person's, or a tool's
+    if last is None or last.target != rung or not _may_be_it(last, at):  # a person's, or a tool's
         kind: Kind = "restore" if former is not None and now_is.at < former else "down"
         state = state.with_move(Moved(at, kind, state.rung, rung, "done", by="others"))
-        if kind == "restore":  # whoever brought it back knows better
-            state = replace(state, failed=(), refusals=0, refused_at=None)
+        if kind == "restore" and now_is.at == 0:  # whoever brought the draft back knows better
+            state = replace(state, failed=(), refusals=0, refused_at=None, inconclusive=0)
     state = replace(state, rung=rung, since=at, seen={})
     return state
+
+
+def _may_be_it(last: Moved, at: float) -> bool:
+    """Whether a move of ours led here: one that ended otherwise may have come through since."""
+    if last.outcome == "done":
+        return True
+    return last.by == "watch" and last.outcome in {"unproven", "failed"} and at - last.at < LASTS_S
 
 
 def _index(ladder: Sequence[Step], name: str) -> int | None:
@@ -201,17 +213,23 @@ def _back(state: State, now_is: Situation, terms: Terms, at: float) -> Decision:
     if refusals >= MOST_REFUSALS:
         return Stay(
             "stays_down",
-            f"{step.name} serves: {top.name} was refused {refusals} times, and stays down "
+            f"{step.name} serves: {top.name} was refused {refusals} times (or did not last, or its "
+            "return failed), and stays down "
             "until its draft or the recipe changes, or a person restores it",
         )
     ends = (state.since, state.refused_at, now_is.refused_at, 0.0)
     began = max(each for each in ends if each is not None)
-    left = terms.restore_after_s * 2**refusals - (at - began)
+    wait = terms.restore_after_s * 2**refusals
+    # One that shows nothing costs requests too: not every hour, for ever.
+    unclear = max(0, state.inconclusive - 1)
+    left = max(wait, min(wait * 2**unclear, RELAPSE_S)) - (at - began)
     last = state.moves[-1] if state.moves else None
     cooling = terms.cool_down_s - (at - last.at) if last else 0.0
     left = max(left, cooling)
     if left > 0:
-        return Stay("waiting", f"{step.name} serves; {top.name} is tried again in {_span(left)}")
+        told = f"; {state.inconclusive} canaries in a row showed nothing" if unclear else ""
+        words = f"{step.name} serves; {top.name} is tried again in {_span(left)}{told}"
+        return Stay("waiting", words)
     if not now_is.traffic:
         return Stay("idle", f"{step.name} serves; without traffic a canary proves nothing")
     why = f"{step.name} has served for {_span(at - began)}: {top.name} is tried in a canary"
@@ -254,26 +272,31 @@ def _move(
         return replace(before, code=code, why=why)
     parts = (kind, now_is.configuration, now_is.revision, source, target, f"{at:.0f}")
     name = hashlib.sha256("|".join(map(str, parts)).encode()).hexdigest()[:8]
-    return Move(name, kind, source, target, code, why, now_is.revision, at)
+    of, configuration = now_is.revision, now_is.configuration
+    return Move(name, kind, source, target, code, why, of, at, configuration)
 
 
 def after(state: State, made: Moved) -> State:
     """What is remembered once a move has ended, well or not."""
     last_return = next((m for m in reversed(state.moves) if m.kind == "restore"), None)
-    state = replace(state.with_move(made), under_way=None, accepted_at=None)
+    state = replace(state.with_move(made), under_way=None, accepted_at=None, tries=0)
     state = replace(state, proposal=None, seen={})
+    if made.outcome == "unproven" and made.kind == "down":
+        return state  # what serves is seen at the next look
     if made.outcome == "done":
         state = replace(state, rung=made.target, since=made.at)
         if made.kind == "restore":
-            return replace(state, failed=())
+            return replace(state, failed=(), inconclusive=0)
         returned = last_return is not None and last_return.outcome == "done"
         if returned and last_return is not None and made.at - last_return.at < RELAPSE_S:
             return replace(state, refusals=state.refusals + 1, refused_at=made.at)
         return state
     if made.kind == "down":
         return replace(state, failed=tuple(dict.fromkeys((*state.failed, made.target))))
-    refused = 1 if made.outcome == "refused" else 0
-    return replace(state, refusals=state.refusals + refused, refused_at=made.at)
+    if made.outcome in {"inconclusive", "unproven"}:
+        return replace(state, inconclusive=state.inconclusive + 1, refused_at=made.at)
+    # One that was undone rolled the pool to and fro: it is not tried for ever either.
+    return replace(state, refusals=state.refusals + 1, refused_at=made.at, inconclusive=0)
 
 
 def _span(seconds: float) -> str:

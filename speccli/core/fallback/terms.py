@@ -12,9 +12,10 @@ from speccli.core.recipes.model import Fallback
 from speccli.core.units import seconds
 
 Kind = Literal["down", "restore"]
-Outcome = Literal["done", "failed", "refused", "inconclusive"]
-"""failed: it was undone, or could not be done. refused: the canary was worse than its siblings.
-inconclusive: the canary could not be told from them, and nothing moved."""
+Outcome = Literal["done", "unproven", "failed", "refused", "inconclusive"]
+"""unproven: it was made, and whether it serves or drafts is not to be told. failed: it was undone,
+or could not be done. refused: the canary was worse than its siblings. inconclusive: the canary
+could not be told from them, and nothing moved."""
 
 _LEAST_CLEAR_S = 60.0
 _CLEAR_SHARE = 0.2
@@ -152,6 +153,18 @@ class Move:
     """The revision that it is meant for: at another one it is outdated."""
     at: float
     """When it was decided or first proposed."""
+    configuration: str = ""
+    """That it is meant for; empty: not known, of a former version."""
+    until: float | None = None
+    """Once begun, after which it is not gone on with; None: not begun."""
+
+    def begun(self, at: float) -> Move:
+        """The same, begun now."""
+        return replace(self, until=at + LASTS_S)
+
+    def is_over(self, at: float) -> bool:
+        """Whether too long has passed since it was begun for it to be gone on with."""
+        return at > (self.at + LASTS_S if self.until is None else self.until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +189,10 @@ class State:
     """A move that was begun and of which no end is known."""
     accepted_at: float | None = None
     """When a person took it up, who carries it; None: the watch does."""
+    tries: int = 0
+    """At the move under way, that came to nothing."""
+    inconclusive: int = 0
+    """Canaries in a row that showed nothing."""
 
     def with_move(self, made: Moved) -> State:
         """The same with one more move."""
@@ -184,6 +201,8 @@ class State:
 
 
 _KEPT_S = 86400.0
+LASTS_S = 3600.0
+"""How long a move that was begun may be gone on with: what it was decided on is old by then."""
 _MOST = 100
 
 Why = Literal[

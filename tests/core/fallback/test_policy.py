@@ -274,6 +274,45 @@ def test_an_inconclusive_canary_is_no_refusal() -> None:
     assert isinstance(decision, Go)
 
 
+@pytest.mark.parametrize(("outcome", "most"), [("failed", 2), ("inconclusive", 5), ("refused", 2)])
+def test_a_return_that_does_not_come_about_is_not_tried_every_hour(outcome: Any, most: int) -> None:
+    state, tried = came("ngram"), 0
+    for minute in range(24 * 60):
+        at = NOON + 60 * minute
+        decision, state = decide(state, standing(2), AUTO, at)
+        if isinstance(decision, Go):
+            state = after(state, Moved(at, "restore", "ngram", "eagle3", outcome))
+            tried += 1
+    assert tried == most
+    assert isinstance(decision, Stay)
+    words = "showed nothing" if outcome == "inconclusive" else "2 times"
+    assert words in decision.words
+
+
+def test_a_way_up_that_is_not_all_the_way_takes_no_refusals_away() -> None:
+    state = replace(came("off"), refusals=2, refused_at=NOON)
+    _, state = decide(state, standing(2), AUTO, NOON + HOUR)
+    assert (state.moves[-1].kind, state.moves[-1].by) == ("restore", "others")
+    assert state.refusals == 2
+
+
+@pytest.mark.parametrize("outcome", ["failed", "unproven"])
+def test_a_return_of_its_own_that_came_through_late_is_no_persons(outcome: Any) -> None:
+    state = replace(came("ngram"), refusals=1, refused_at=NOON)
+    state = after(state, Moved(NOON + HOUR, "restore", "ngram", "eagle3", outcome))
+    refusals = state.refusals
+    _, state = decide(state, standing(0), AUTO, NOON + HOUR + 15)
+    assert (state.refusals, state.rung) == (refusals, "eagle3")
+    assert state.moves[-1].by == "watch"
+
+
+def test_an_unproven_move_is_where_it_is_seen_to_be() -> None:
+    state = after(came("eagle3"), Moved(NOON, "down", "eagle3", "ngram", "unproven"))
+    assert (state.rung, state.failed) == ("eagle3", ())
+    _, state = decide(state, standing(2), AUTO, NOON + 30)
+    assert (state.rung, state.moves[-1].by) == ("ngram", "watch")
+
+
 def test_a_return_that_does_not_last_a_day_counts_as_a_refusal() -> None:
     state = after(came("ngram"), Moved(NOON + HOUR, "restore", "ngram", "eagle3", "done"))
     fell = Moved(NOON + 5 * HOUR, "down", "eagle3", "ngram", "done")
