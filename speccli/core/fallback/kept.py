@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from speccli.core.errors import SpecctlError
 from speccli.core.fallback.audit import Entry, bounded
-from speccli.core.fallback.terms import Move, Moved, Seen, State
+from speccli.core.fallback.terms import Kind, Move, Moved, Outcome, Seen, State
 from speccli.core.kube.errors import Conflict
 from speccli.core.kube.objects import create
 from speccli.core.kube.record import fallback_name
@@ -122,20 +122,62 @@ def _state(told: Mapping[str, Any]) -> State:
     return State(
         configuration=str(told["configuration"]),
         rung=str(told["rung"]),
-        since=told["since"],
-        moves=tuple(Moved(**each) for each in told["moves"]),
+        since=_maybe(told["since"]),
+        moves=tuple(_moved(each) for each in told["moves"]),
         refusals=int(told["refusals"]),
-        refused_at=told["refused_at"],
+        refused_at=_maybe(told["refused_at"]),
         failed=tuple(map(str, told["failed"])),
-        seen={str(code): Seen(**each) for code, each in told["seen"].items()},
+        seen={
+            str(code): Seen(float(each["since"]), float(each["last"]))
+            for code, each in told["seen"].items()
+        },
         proposal=_move(told["proposal"]),
         under_way=_move(told["under_way"]),
-        accepted_at=told["accepted_at"],
+        accepted_at=_maybe(told["accepted_at"]),
+        tries=int(told.get("tries", 0)),
+        inconclusive=int(told.get("inconclusive", 0)),
     )
 
 
 def _move(told: Any) -> Move | None:
-    return None if told is None else Move(**told)
+    if told is None:
+        return None
+    texts = {key: _text(told[key]) for key in ("id", "source", "target", "code", "why")}
+    return Move(
+        **texts,
+        kind=_word(told["kind"], Kind),
+        revision=int(told["revision"]),
+        at=float(told["at"]),
+        configuration=str(told.get("configuration", "")),
+        until=_maybe(told.get("until")),
+    )
+
+
+def _moved(told: Mapping[str, Any]) -> Moved:
+    return Moved(
+        float(told["at"]),
+        _word(told["kind"], Kind),
+        _text(told["source"]),
+        _text(told["target"]),
+        _word(told["outcome"], Outcome),
+        _text(told["by"]),
+    )
+
+
+def _maybe(told: Any) -> float | None:
+    return None if told is None else float(told)
+
+
+def _text(told: Any) -> str:
+    if not isinstance(told, str):
+        raise TypeError(f"{told!r} is no text")
+    return told
+
+
+def _word(told: Any, words: Any) -> Any:
+    if told not in get_args(words):
+        raise ValueError(f"{told!r} is none of {', '.join(get_args(words))}")
+    return told
 
 
 def telling(state: State) -> State:

@@ -77,6 +77,49 @@ def test_what_was_changed_by_hand_is_refused_in_one_line(
     assert "\n" not in caught.value.message
 
 
+PLAIN = json.loads(as_object(Kept(STATE), "prod", "chat")["data"]["state.json"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"since": "yesterday"},
+        {"seen": {"ZERO_ACCEPTANCE": {"since": None, "last": None}}},
+        {"refused_at": "x"},
+        {"refusals": None},
+        {"accepted_at": "z"},
+        {"moves": [{**PLAIN["moves"][0], "at": "x"}]},
+        {"moves": [{**PLAIN["moves"][0], "outcome": "well"}]},
+        {"proposal": {**PLAIN["proposal"], "id": None}},
+        {"under_way": {**PLAIN["under_way"], "kind": "up"}},
+        {"under_way": {**PLAIN["under_way"], "until": "x"}},
+        {"under_way": {**PLAIN["under_way"], "revision": None}},
+    ],
+)
+def test_a_value_that_cannot_be_is_said_and_what_to_do(
+    cluster: Cluster, kept: Objects, change: dict[str, Any]
+) -> None:
+    body = as_object(Kept(STATE, (), "1"), "prod", "chat")
+    body["metadata"]["resourceVersion"] = "1"
+    body["data"]["state.json"] = json.dumps({**PLAIN, **change})
+    kept.objects["configmaps", "chat-fallback"] = body
+    with pytest.raises(KeptError, match="cannot be read") as caught:
+        load(cluster, "prod", "chat")
+    assert "delete it" in str(caught.value.hint)
+
+
+def test_what_a_former_version_wrote_is_read(cluster: Cluster, kept: Objects) -> None:
+    body = as_object(Kept(STATE, (), "1"), "prod", "chat")
+    body["metadata"]["resourceVersion"] = "1"
+    plain = json.loads(json.dumps(PLAIN))
+    old = {key: value for key, value in plain.items() if key not in {"tries", "inconclusive"}}
+    for move in (old["proposal"], old["under_way"]):
+        del move["configuration"], move["until"]
+    body["data"]["state.json"] = json.dumps(old)
+    kept.objects["configmaps", "chat-fallback"] = body
+    assert load(cluster, "prod", "chat").state == STATE
+
+
 def test_the_audit_is_bounded_and_far_from_what_an_object_may_hold() -> None:
     kept = Kept()
     for n in range(3 * audit.MOST):
