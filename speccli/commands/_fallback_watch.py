@@ -211,6 +211,7 @@ def _watch(
         notifier,
         output.text,
         Told(),
+        bug=diagnostics.bug,
     )
 
 

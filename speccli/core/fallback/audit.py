@@ -22,6 +22,7 @@ What = Literal[
     "begun",
     "continued",
     "done",
+    "unproven",
     "failed",
     "refused",
     "inconclusive",
@@ -33,7 +34,9 @@ MOST = 200
 _LONGEST = 500
 _CALLED = {"source": "from", "target": "to"}
 COMPONENT = "specctl-fallback"
-_WARNINGS = frozenset({"proposed", "failed", "refused", "stays_down", "exhausted"})
+_WARNINGS = frozenset(
+    {"proposed", "unproven", "failed", "refused", "inconclusive", "stays_down", "exhausted"}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from speccli.core.deploy.asked import Reporter
 from speccli.core.deploy.gate import GateError
 from speccli.core.errors import SpecctlError, UsageError
 from speccli.core.fallback import carry
-from speccli.core.fallback.standing import standing
-from speccli.core.fallback.terms import Move, Outcome
+from speccli.core.fallback.begun import through
+from speccli.core.fallback.standing import Standing, standing
+from speccli.core.fallback.terms import Move, Moved, Outcome
 from speccli.core.kube.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -98,24 +99,37 @@ def _carry(
     move: Move,
     reporter: Reporter,
     baseline: float | None,
-) -> tuple[Outcome, str]:
+) -> tuple[Outcome | None, str]:
     if move.kind == "down":
         moved = carry.go(connect, namespace, name, move.target, reporter)
         words = "; ".join((moved.words, *moved.notes))
-        return ("failed" if moved.end == "undone" else "done"), words
+        return _came_to(moved), words
     back = carry.restore(connect, namespace, name, reporter, baseline=baseline)
     if back.verdict != "passed":
         return back.verdict, back.words
-    undone = back.moved is not None and back.moved.end == "undone"
-    return ("failed" if undone else "done"), back.words
+    return ("done" if back.moved is None else _came_to(back.moved)), back.words
+
+
+def _came_to(moved: carry.Outcome) -> Outcome | None:
+    """What it is told as; None: it was not ready in time, and is gone on with."""
+    if moved.end != "unproven":
+        return "failed" if moved.end in {"undone", "stayed"} else "done"
+    ended = moved.last.ended
+    return "unproven" if ended is not None and ended.end == "done" else None
+
+
+def came_to(move: Move, ended: Ended, now: Standing, at: float, by: str = "watch") -> Moved:
+    """What is remembered of a move that ended, or is gone on with no more."""
+    serves = now.situation.ladder[now.situation.at].name
+    outcome = ended.outcome
+    if outcome is None:  # tried often enough
+        outcome = "unproven" if serves == move.target else "failed"
+    there = outcome == "done" or (outcome == "unproven" and serves != move.source)
+    return Moved(at, move.kind, move.source, serves if there else move.target, outcome, by)
 
 
 def _is_done(connect: Connect, namespace: str, name: str, move: Move) -> bool:
-    """Whether nothing is left of a move down; a canary finds that out by itself."""
-    if move.kind != "down":
-        return False
-    now = standing(connect(None), namespace, name, time.time()).situation
-    return now.busy is None and now.ladder[now.at].name == move.target
+    return through(standing(connect(None), namespace, name, time.time()), move)
 
 
 def _words(error: SpecctlError) -> str:
@@ -128,24 +142,22 @@ class Carrying:
     def __init__(self, move: Move, work: Callable[[], Ended]) -> None:
         """Begins at once."""
         self.move = move
-        self._ended: Ended | BaseException | None = None
+        self.ended: Ended | None = None
+        """How it ended; None while it has not."""
+        self.bug: BaseException | None = None
+        """A fault of specctl's own that it ended by."""
         self._thread = threading.Thread(
             target=self._run, args=(work,), name="specctl-move", daemon=True
         )
         self._thread.start()
 
     def _run(self, work: Callable[[], Ended]) -> None:
+        began = time.monotonic()
         try:
-            self._ended = work()
-        except BaseException as bug:  # noqa: BLE001 - it is raised where it is asked for
-            self._ended = bug
-
-    @property
-    def ended(self) -> Ended | None:
-        """How it ended; None while it has not. A bug in it is raised here."""
-        if isinstance(self._ended, BaseException):
-            raise self._ended
-        return self._ended
+            self.ended = work()
+        except BaseException as bug:  # noqa: BLE001 - it is a try that came to nothing, and told
+            words = f"a bug in specctl: {type(bug).__name__}: {bug}"
+            self.bug, self.ended = bug, Ended(None, words, time.monotonic() - began)
 
     def wait(self, seconds: float) -> None:
         """Wait for its end, so long at most."""

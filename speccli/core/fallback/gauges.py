@@ -9,6 +9,8 @@ from collections.abc import Callable
 from speccli.core.alert.endpoint import Endpoint, Families, escaped
 from speccli.core.fallback.terms import Moved, Situation, State
 
+_UNLED_S = 180.0
+"""Without anybody who is known to decide, after which it is not healthy."""
 _LATE = 3.0
 """Intervals without a look after which it is not healthy."""
 
@@ -16,7 +18,7 @@ _LATE = 3.0
 class Gauges(Endpoint):
     """Counts looks and moves, and remembers where the deployment stands."""
 
-    unwell = "no look of late"
+    unwell = "no look of late, or nobody is known to lead"
 
     def __init__(
         self,
@@ -29,21 +31,31 @@ class Gauges(Endpoint):
         """`steady`: a clock that nobody sets."""
         self._deployment, self._interval_s = deployment, interval_s
         self._clock, self._steady = clock, steady
-        self._last = steady()
+        self._last = self._led_at = steady()
         self._looked_at: float | None = None
         self._looks = self._blind = self._proposals = self._untold = 0
         self._moves: Counter[tuple[str, str, str, str]] = Counter()
-        self._leads = False
+        self._leads = self._led = False
         self._why: str | None = None
         self._state = State()
         self._situation: Situation | None = None
 
-    def looked(self, *, leads: bool, blind: bool, untold: int = 0) -> None:
-        """A look was made, whatever it showed."""
+    def looked(self, *, leads: bool, blind: bool, led: bool | None, untold: int = 0) -> None:
+        """A look was made, whatever it showed.
+
+        Args:
+            leads: Whether this process decides.
+            blind: Whether nothing could be seen.
+            led: Whether anybody is known to decide; None: the cluster could not be asked, which
+                no restart of this process mends.
+            untold: Channels that could not be told.
+        """
         self._looks += 1
         self._blind += blind
         self._untold += untold
-        self._leads = leads
+        self._leads, self._led = leads, bool(led)
+        if led is not False:
+            self._led_at = self._steady()
         self._last, self._looked_at = self._steady(), self._clock()
 
     def stands(self, state: State, situation: Situation, why: str) -> None:
@@ -60,8 +72,9 @@ class Gauges(Endpoint):
 
     @property
     def healthy(self) -> bool:
-        """Whether it still looks."""
-        return self._steady() - self._last <= max(60.0, _LATE * self._interval_s)
+        """Whether it still looks, and somebody decides."""
+        at, late = self._steady(), _LATE * self._interval_s
+        return at - self._last <= max(60.0, late) and at - self._led_at <= max(_UNLED_S, late)
 
     def page(self) -> str:
         """The metrics."""
@@ -70,6 +83,7 @@ class Gauges(Endpoint):
         last = None if self._looked_at is None else round(self._looked_at, 3)
         name = "specctl_fallback_"
         add(f"{name}leader", "gauge", "Whether this process decides.", ("", int(self._leads)))
+        add(f"{name}led", "gauge", "Whether anybody is known to decide.", ("", int(self._led)))
         add(f"{name}last_look_timestamp_seconds", "gauge", "When it last looked.", ("", last))
         add(f"{name}looks_total", "counter", "Looks.", ("", self._looks))
         add(f"{name}blind_looks_total", "counter", "Looks that showed nothing.", ("", self._blind))
@@ -83,7 +97,7 @@ class Gauges(Endpoint):
         add(
             f"{name}moves_total",
             "counter",
-            "Moves by what they came to: done, failed, refused, inconclusive.",
+            "Moves by what they came to: done, unproven, failed, refused, inconclusive.",
             *(
                 (
                     f'kind="{kind}",from="{escaped(source)}",to="{escaped(target)}",'

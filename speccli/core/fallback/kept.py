@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "specctl.fallback-state/v1"
 AUDIT = "specctl.fallback-audit/v1"
-_STATE, _AUDIT = "state.json", "audit.json"
+_STATE, _AUDIT, _TOLD = "state.json", "audit.json", "told.json"
 
 
 class KeptError(SpecctlError):
@@ -40,6 +40,8 @@ class Kept:
     """Newest last."""
     version: str | None = None
     """None: nothing is there yet."""
+    told: Any = None
+    """What channels were told, as a notifier gives it; None: nothing yet."""
 
     def after(self, state: State, *entries: Entry) -> Kept:
         """The same with another state, and more in the audit."""
@@ -94,6 +96,7 @@ def as_object(kept: Kept, namespace: str, name: str) -> dict[str, Any]:
         "data": {
             _STATE: json.dumps(state, indent=1, sort_keys=True),
             _AUDIT: json.dumps(audit, sort_keys=True),
+            **({_TOLD: json.dumps(kept.told, sort_keys=True)} if kept.told is not None else {}),
         },
     }
 
@@ -110,7 +113,8 @@ def from_object(value: Mapping[str, Any]) -> Kept:
         if (told["schema"], audit["schema"]) != (SCHEMA, AUDIT):
             raise ValueError(f"its form is {told['schema']!r}")
         entries = tuple(Entry.from_json(each) for each in audit["entries"])
-        return Kept(_state(told), entries, str(metadata["resourceVersion"]))
+        channels = json.loads(data.get(_TOLD, "null"))
+        return Kept(_state(told), entries, str(metadata["resourceVersion"]), channels)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise KeptError(
             f"ConfigMap {metadata.get('name')} cannot be read: {error!r}",

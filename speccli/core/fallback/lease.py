@@ -95,6 +95,11 @@ class Lease:
         """Who was last seen to hold it; None: nobody."""
         return _spec(self._seen).get("holderIdentity") or None
 
+    @property
+    def known(self) -> bool:
+        """Whether somebody is known to lead: this process, or one whose time is not up."""
+        return self.leads or (self.holder not in {None, self.who} and not self._over())
+
     def try_once(self) -> bool:
         """Take it or renew it, where one may; whether this process leads."""
         began = self._steady()
@@ -199,7 +204,10 @@ class Lease:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            leads = self.try_once()
+            try:
+                leads = self.try_once()
+            except Exception as bug:  # noqa: BLE001 - the thread must not end in silence
+                leads, self.trouble = False, f"a bug in specctl: {type(bug).__name__}: {bug}"
             pause = self.times.retry_s
             # Who waits spreads out, so that not all come at once when the leader is gone.
             self._stop.wait(pause if leads else pause * (1 + _JITTER * random.random()))  # noqa: S311

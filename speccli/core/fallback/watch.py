@@ -16,9 +16,11 @@ from speccli.core.alert.verdict import Verdict
 from speccli.core.deploy.asked import Reporter
 from speccli.core.errors import SpecctlError
 from speccli.core.fallback.audit import Entry, What, emit, entry
-from speccli.core.fallback.carrying import Carrying, Connect, Ended, carried, fenced
+from speccli.core.fallback.begun import outdated
+from speccli.core.fallback.carrying import Carrying, Connect, Ended, came_to, carried, fenced
 from speccli.core.fallback.gauges import Gauges
 from speccli.core.fallback.kept import Kept, load, save, telling
+from speccli.core.fallback.leading import Leading
 from speccli.core.fallback.lease import Lease
 from speccli.core.fallback.measured import Bench
 from speccli.core.fallback.notices import accept_command, as_verdict, notices
@@ -73,18 +75,27 @@ class Watch:
     reporter: Reporter
     clock: Callable[[], float] = time.time
     carry: Callable[..., Ended] = carried
+    bug: Callable[[BaseException], None] = lambda _: None
+    """Is given what ends a move that should not have: a report of it is written."""
     see: Callable[[Looking, Standing, Callable[[str], None]], Sight] = Sight
     _crashes: Crashes = field(default_factory=Crashes)
     _stand: Stand | None = None
     _sight: Sight | None = None
     _moving: Carrying | None = None
     _why: str | None = None
-    _led: bool | None = None
+    _leading: Leading = field(init=False)
+    _remembers: bool = False
+    """Whether the notifier knows what former leaders told."""
     _away: str | None = None
     _untold: frozenset[str] = frozenset()
     _saved_at: float = 0.0
-    _tries: dict[str, int] = field(default_factory=dict)
+    _begun: str | None = None
+    """The move that this process last set about."""
     _stopping: bool = False
+
+    def __post_init__(self) -> None:
+        """Nothing is asked yet."""
+        self._leading = Leading(self.lease, self.reporter)
 
     @property
     def _name(self) -> str:
@@ -97,9 +108,9 @@ class Watch:
     async def round(self) -> None:
         """Look, decide, act, remember."""
         at = self.clock()
-        self._say_who_leads()
+        self._leading.say()
         if self._moving is not None and not await self._moved(at):
-            self.gauges.looked(leads=self.lease.leads, blind=False)
+            self.gauges.looked(leads=self.lease.leads, blind=False, led=self.lease.known)
             return
         try:
             now, kept, crash = await asyncio.to_thread(self._read, at)
@@ -117,14 +128,21 @@ class Watch:
             except SpecctlError as error:
                 self._warn(f"{error.message}; it is tried again at the next look")
         else:
+            self._remembers = False
             self.gauges.stands(kept.state, situation, "follows")
-        self.gauges.looked(leads=self.lease.leads, blind=situation.blind is not None, untold=untold)
+        leads, blind = self.lease.leads, situation.blind is not None
+        self.gauges.looked(leads=leads, blind=blind, led=self.lease.known, untold=untold)
 
     async def aclose(self) -> None:
         """Leave in good order: a move that is under way is completed by whoever leads next."""
+        moving = self._moving
+        if moving is not None:
+            self._stopping = moving.ended is None
+            await asyncio.to_thread(moving.wait, _LEAVE_S)
+            if moving.ended is not None and moving.ended.outcome is not None:
+                self._stopping = False  # what has ended is written down, or the next begins anew
+                await self._moved(self.clock())
         self._stopping = True
-        if self._moving is not None:
-            await asyncio.to_thread(self._moving.wait, _LEAVE_S)
         if self._sight is not None:
             await self._sight.aclose(self.clock())
 
@@ -154,21 +172,12 @@ class Watch:
         self._away = error.message
         if self._sight is not None:
             await self._sight.look()  # a Prometheus may know more than the API server
-        self.gauges.looked(leads=self.lease.leads, blind=True)
+        self.gauges.looked(leads=self.lease.leads, blind=True, led=None)
 
     def _back(self) -> None:
         if self._away is not None:
             self.reporter.say("the cluster answers again")
             self._away = None
-
-    def _say_who_leads(self) -> None:
-        leads = self.lease.leads
-        if not leads and self.lease.holder is None and self._led is None:
-            return  # nobody has been asked yet
-        if leads != self._led:
-            who = f" ({self.lease.holder} does)" if not leads and self.lease.holder else ""
-            self.reporter.say("this watch leads" if leads else f"this watch follows{who}")
-            self._led = leads
 
     def _warn(self, text: str) -> None:
         self.reporter.warn(text)
@@ -181,9 +190,12 @@ class Watch:
         """What follows from it; how many could not be told of it."""
         begun, taken = kept.state.under_way, kept.state.accepted_at
         if begun is not None and taken is None:
-            await self._go_on(now, kept, begun, situation, at)
-            return 0
-        if begun is not None and taken is not None:
+            why = outdated(kept, now, begun, at)
+            if why is None:
+                await self._go_on(now, kept, begun, situation, at)
+                return 0
+            kept = await self._closed(kept, begun, why, at)
+        elif begun is not None and taken is not None:
             if at - taken < ACCEPTED_S:
                 busy = f"proposal {begun.id} was accepted, and is being carried out"
                 situation = replace(situation, busy=busy)
@@ -194,6 +206,7 @@ class Watch:
         decision, state = decide(kept.state, situation, terms, at)
         entries = self._entries(kept.state, state, decision, at)
         if isinstance(decision, Go):
+            decision = Go(decision.move.begun(at))
             state = replace(state, under_way=decision.move)
         due = bool(state.seen) and at - self._saved_at >= _KEEP_S
         if entries or due or telling(state) != telling(kept.state) or kept.version is None:
@@ -205,10 +218,13 @@ class Watch:
         why = "moving" if isinstance(decision, Go) else decision.why
         self.gauges.stands(state, situation, why)
         found = notices(decision, state, situation, self._name, self._place)
-        return await self._notify(as_verdict(seen.verdict, found), at)
+        return await self._notify(kept, as_verdict(seen.verdict, found), at)
 
-    async def _notify(self, verdict: Verdict, at: float) -> int:
-        """Tell people; how many channels could not be told."""
+    async def _notify(self, kept: Kept, verdict: Verdict, at: float) -> int:
+        """Tell people what former leaders have not; how many channels could not be told."""
+        if not self._remembers:
+            self.notifier.load(kept.told)
+            self._remembers = True
         try:
             async with asyncio.timeout(_TELLING_S):
                 said = await self.notifier.tell(verdict, at)
@@ -217,6 +233,9 @@ class Watch:
         for text in (each for each in said if each not in self._untold):
             self._warn(text)
         self._untold = frozenset(said)
+        told = self.notifier.to_json() or None
+        if told != kept.told:
+            await asyncio.to_thread(self._save, replace(kept, told=told))
         return sum("was not told" in text or "took more" in text for text in said)
 
     def _save(self, kept: Kept) -> Kept:
@@ -269,11 +288,21 @@ class Watch:
         """A move that was begun, here or by another leader, is completed before all else."""
         words = f"{move.source} → {move.target} was begun and is gone on with"
         told = entry("continued", self._name, self.lease.who, at, words, move)
-        if not self._tries.get(move.id):
+        if self._begun != move.id:
             await asyncio.to_thread(self._save, kept.after(kept.state, told))
             await self._tell((told,))
         self.gauges.stands(kept.state, situation, "moving")
         self._begin(move, now, continued=True)
+
+    async def _closed(self, kept: Kept, move: Move, why: str, at: float) -> Kept:
+        """Without a move that was begun and is not the one to make by now."""
+        words = f"{move.source} → {move.target} was begun and is not gone on with: {why}"
+        told = entry("withdrawn", self._name, self.lease.who, at, words, move)
+        state = replace(kept.state, under_way=None, tries=0)
+        kept = await asyncio.to_thread(self._save, kept.after(state, told))
+        self._warn(words)
+        await self._tell((told,))
+        return kept
 
     def _begin(self, move: Move, now: Standing, *, continued: bool) -> None:
         base = baseline_of(self.looking.baselines, top_label(now.found), own=True)
@@ -290,7 +319,7 @@ class Watch:
                 continued=continued,
             )
 
-        self._moving = Carrying(move, work)
+        self._begun, self._moving = move.id, Carrying(move, work)
 
     async def _moved(self, at: float) -> bool:
         """Whether the move that was under way has ended; what follows is written down."""
@@ -298,15 +327,13 @@ class Watch:
         ended, move = self._moving.ended, self._moving.move
         if ended is None:
             return False
-        tries = self._tries[move.id] = self._tries.get(move.id, 0) + 1
-        if ended.outcome is None and not ended.lost and tries >= _TRIES:
-            ended = replace(ended, outcome="failed")
+        if (bug := self._moving.bug) is not None:
+            self._moving.bug = None
+            self.bug(bug)
         try:
             if not self.lease.leads:
                 self._warn(f"{move.source} → {move.target}: whoever leads now completes it")
-            elif ended.outcome is not None:
-                await self._concluded(move, ended, at)
-            else:
+            elif ended.lost or not await self._concluded(move, ended, at):
                 self._warn(f"{move.source} → {move.target} is not through: {ended.words}")
         except SpecctlError as error:
             self._warn(f"{error.message}: how the move ended is written down at the next look")
@@ -314,29 +341,32 @@ class Watch:
         self._moving = None
         return True
 
-    async def _concluded(self, move: Move, ended: Ended, at: float) -> None:
-        def write() -> tuple[Entry, Moved] | None:
+    async def _concluded(self, move: Move, ended: Ended, at: float) -> bool:
+        """Write its end down; or the try, where it is to be gone on with: False."""
+
+        def write() -> tuple[Entry, Moved] | bool:
             cluster = self._fenced(None)
             kept = load(cluster, self._place, self._name)
             if kept.state.under_way is None or kept.state.under_way.id != move.id:
-                return None  # another leader has written it down
-            there = standing(cluster, self._place, self._name, at).situation
-            reached = ended.outcome == "done"
-            target = there.ladder[there.at].name if reached else move.target
-            assert ended.outcome is not None
-            made = Moved(at, move.kind, move.source, target, ended.outcome)
+                return True  # another leader has written it down
+            tries = kept.state.tries + 1
+            if ended.outcome is None and tries < _TRIES:
+                tried = kept.after(replace(kept.state, tries=tries))
+                save(cluster, self._place, self._name, tried)
+                return False
+            made = came_to(move, ended, standing(cluster, self._place, self._name, at), at)
             by = self.lease.who
-            told = entry(ended.outcome, self._name, by, at, ended.words, move, ended.seconds)
+            told = entry(made.outcome, self._name, by, at, ended.words, move, ended.seconds)
             save(cluster, self._place, self._name, kept.after(after(kept.state, made), told))
             return told, made
 
         written = await asyncio.to_thread(write)
-        self._tries.pop(move.id, None)
-        if written is None:
-            return
+        if isinstance(written, bool):
+            return written
         told, made = written
         self.gauges.moved(made)
         await self._tell((told,))
+        return True
 
     async def _tell(self, entries: Sequence[Entry]) -> None:
         """A line each, and an Event on the Deployment."""

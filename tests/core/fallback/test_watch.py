@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+import socket
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from speccli.core.deploy import cluster as deploying
+from speccli.core.deploy.asked import Asked, options_again
 from speccli.core.errors import UsageError
+from speccli.core.fallback.audit import entry
 from speccli.core.fallback.carrying import Ended, carried
+from speccli.core.fallback.kept import save
 from speccli.core.fallback.proposals import accept, concluded
-from speccli.core.fallback.terms import Move
+from speccli.core.fallback.terms import LASTS_S, Move
+from speccli.core.kube.record import recipe_of
 from tests.core.deploy.test_cluster import leads_to
 from tests.core.fallback.watched import LOW, ZERO, Led, Watched
 
@@ -231,7 +240,7 @@ def test_a_leader_that_is_lost_in_a_move_leaves_it_to_the_next(watched: Watched)
     assert leads_to(fake) == "chat"
     assert watched.kept.state.under_way is not None
     assert "whoever leads now" in watched.world.heard
-    second = watched.another(lease=Led(who="watch-2"))
+    second = watched.another(lease=Led(who=f"{socket.gethostname()}_2"))
     watched.look(watch=second)
     assert leads_to(fake) == "chat-standby"
     assert watched.kept.state.under_way is None
@@ -324,3 +333,128 @@ def test_a_deployment_that_is_not_there_is_said(watched: Watched) -> None:
     watched.look(seconds=60)
     assert "no deployment chat" in watched.world.heard
     assert watched.page()["looks_total"] == 3
+
+
+def test_that_nobody_is_known_to_lead_is_said_once_and_that_it_is_over(watched: Watched) -> None:
+    watched.lease.leads = watched.lease.somebody = False
+    watched.lease.trouble = "not allowed to get leases"
+    watched.look(seconds=300)
+    said = [line for line in watched.world.heard.lines if "who leads cannot be told" in line]
+    assert len(said) == 1
+    assert "not allowed to get leases" in said[0]
+    assert watched.page()["led"] == 0
+    watched.lease.trouble, watched.lease.somebody = None, True
+    watched.look(seconds=60)
+    assert "who leads can be told again" in watched.world.heard
+    assert watched.page()["led"] == 1
+
+
+# ---- moves that were begun ----
+
+
+def begun(watched: Watched, of: str | None = None) -> Move:
+    """A move down that a leader wrote down, and then was killed."""
+    watched.look()
+    kept, by = watched.kept, watched.lease.who
+    move = Move("cafe", "down", "eagle3", "ngram", "ZERO_ACCEPTANCE", "why", 1, watched.at)
+    move = replace(move, configuration=of or kept.state.configuration).begun(watched.at)
+    told = entry("begun", "chat", by, watched.at, "begun", move)
+    server: Any = watched.server
+    save(server, "llm", "chat", kept.after(replace(kept.state, under_way=move), told))
+    return move
+
+
+def test_a_move_that_was_just_begun_is_gone_on_with(watched: Watched) -> None:
+    begun(watched)
+    watched.look(watch=watched.another())
+    assert watched.audit == ["begun", "continued", "done"]
+
+
+def test_a_move_that_was_begun_long_ago_is_closed_and_decided_on_anew(watched: Watched) -> None:
+    begun(watched)
+    watched.at += LASTS_S + 1
+    watched.look(watch=watched.another())
+    assert watched.audit == ["begun", "withdrawn"]
+    assert "not gone on with: it is more than 60 min old" in watched.said[-1]["words"]
+    assert watched.kept.state.under_way is None
+    assert leads_to(watched.world.fake) == "chat"
+    watched.signs["eagle3"] = (ZERO,)
+    watched.look(seconds=90, watch=watched.another())
+    assert leads_to(watched.world.fake) == "chat-standby"
+
+
+def test_a_move_that_was_begun_for_another_configuration_is_closed(watched: Watched) -> None:
+    begun(watched, "another")
+    watched.look(watch=watched.another())
+    assert watched.audit == ["begun", "withdrawn"]
+    assert "its draft or the recipe has changed" in watched.said[-1]["words"]
+    assert leads_to(watched.world.fake) == "chat"
+
+
+def test_a_move_is_closed_where_somebody_else_has_deployed_since(watched: Watched) -> None:
+    begun(watched)
+    watched.world.go("none")
+    fake = watched.world.fake.objects["ConfigMap", "chat-specctl"]
+    host = f"@{socket.gethostname()}"
+    fake["data"] = {k: v.replace(host, "@elsewhere") for k, v in fake["data"].items()}
+    watched.look(watch=watched.another())
+    assert watched.audit == ["begun", "withdrawn", "moved_by_others"]
+    assert re.search("revision 2 was made by .*@elsewhere since", watched.said[-2]["words"])
+    assert watched.kept.state.rung == "none"
+
+
+def test_a_bug_in_a_move_is_a_try_that_failed_and_reported_and_the_watch_goes_on(
+    watched: Watched,
+) -> None:
+    found: list[BaseException] = []
+
+    def bug(*_: Any, **__: Any) -> Ended:
+        raise KeyError("spec")
+
+    watched.signs["eagle3"] = (ZERO,)
+    for _ in range(3):  # a process each: how often it was tried outlives them
+        again = watched.another()
+        again.carry, again.bug = bug, found.append
+        watched.look(seconds=60 if not found else 0, watch=again)
+    assert [repr(each) for each in found] == ["KeyError('spec')"] * 3
+    assert watched.audit == ["begun", "continued", "continued", "failed"]
+    assert watched.kept.state.failed == ("ngram",)
+    assert watched.kept.state.under_way is None
+    assert "a bug in specctl: KeyError" in watched.said[-1]["words"]
+
+
+def test_an_end_that_is_known_when_it_is_told_to_stop_is_written_down(watched: Watched) -> None:
+    def refused(*_: Any, **__: Any) -> Ended:
+        return Ended("refused", "worse than its siblings", 60.0)
+
+    watched.signs["eagle3"] = (ZERO,)
+    watched.look(seconds=30)
+    watched.watch.carry = refused
+    watched.at += 30
+
+    async def go() -> None:
+        await watched.watch.round()
+        assert watched.watch._moving is not None
+        await asyncio.to_thread(watched.watch._moving.wait, 30.0)
+        await watched.watch.aclose()
+
+    asyncio.run(go())
+    assert watched.audit == ["begun", "refused"]
+    assert watched.kept.state.under_way is None
+
+
+def test_a_new_leader_tells_nothing_anew_and_ends_what_the_former_told() -> None:
+    watched = Watched(standby=False)
+    watched.signs["eagle3"] = (ZERO,)
+    watched.look(seconds=90)
+    assert watched.channel.lines == ["FIRING warning FALLEN_BACK chat"]
+    second = watched.another()
+    watched.look(seconds=60, watch=second)
+    assert watched.channel.lines == ["FIRING warning FALLEN_BACK chat"]
+    watched.signs.clear()
+    first = watched.world.record.revision(1)
+    assert first is not None
+    asked = Asked(recipe_of(first), options_again(first.options))
+    deploying.deploy(watched.connect, asked, watched.world.heard)
+    watched.look(watch=watched.another())
+    assert watched.channel.lines[1:] == ["RESOLVED warning FALLEN_BACK chat"]

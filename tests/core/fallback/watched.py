@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -79,8 +80,14 @@ class Led:
     """A lease as a test says."""
 
     leads: bool = True
-    who: str = "watch-1"
+    who: str = f"{socket.gethostname()}_1"
     holder: str | None = None
+    trouble: str | None = None
+    somebody: bool = True
+
+    @property
+    def known(self) -> bool:
+        return self.leads or self.somebody
 
 
 class Seeing:

@@ -38,6 +38,11 @@ class Notifier:
         self._deployment = deployment
         self._dry = dry
         self._known: dict[str, dict[Key, Told]] = {}
+        self.load(state)
+
+    def load(self, state: Any) -> None:
+        """Know what `to_json` gave, perhaps to another process; nothing where it is none."""
+        self._known = {}
         try:
             for mark, told in (state or {}).items():
                 pairs = ((tuple(key), Told.from_json(value)) for key, value in told)
