@@ -126,6 +126,15 @@ def apply(move: Move, rung: str | None, *, wait: bool) -> int:
     return int(outcome.exit_code)
 
 
+def preview_of(move: Move, kind: str, rung: str) -> int:
+    """A proposal that is not made: its calls, or its files."""
+    from speccli.core.fallback import preview
+
+    if kind == "restore":
+        return _shown(move, preview.back(move.connect, move.namespace, move.name, Told()))
+    return _shown(move, preview.down(move.connect, move.namespace, move.name, rung, Told()))
+
+
 def restore(move: Move, *, force: bool, baseline: str | None, lasting: str, window: str) -> int:
     """Back through a canary; the exit code."""
     from speccli.core.fallback import carry, preview

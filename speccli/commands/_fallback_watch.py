@@ -18,6 +18,8 @@ from speccli.commands._cluster_options import (
     Told,
     connector,
 )
+from speccli.commands._fallback_moves import Move as Asked
+from speccli.commands._fallback_moves import preview_of
 from speccli.options import CLUSTER, SourceOptions, source_without
 
 if TYPE_CHECKING:
@@ -158,29 +160,35 @@ async def _watching(settings: Settings, name: str, baselines: list[str], how: _H
         await watching.gauges.aclose()
 
 
-def accepted(
-    name: str, proposal: str, namespace: str | None, connect: Callable[[float | None], Cluster]
-) -> int:
-    """Say yes to a proposal, and carry it; the exit code."""
+def accepted(asked: Asked, proposal: str) -> int:
+    """Say yes to a proposal, and carry it, or show it only; the exit code."""
     import time
 
     from speccli.core.deploy.prepare import who
-    from speccli.core.errors import ExitCode, SpecctlError
+    from speccli.core.errors import SpecctlError
     from speccli.core.fallback.carrying import carried
-    from speccli.core.fallback.proposals import accept, concluded
+    from speccli.core.fallback.proposals import accept, concluded, standing_proposal
+    from speccli.core.views.fallback_moves import accepted as view
 
-    cluster = connect(None)
+    cluster, name, namespace = asked.connect(None), asked.name, asked.namespace
+    if asked.dry_run or asked.out:
+        shown = standing_proposal(cluster, namespace, name, proposal)
+        return preview_of(asked, shown.kind, shown.target)
     move = accept(cluster, namespace, name, proposal, who(), time.time())
     place = namespace or cluster.namespace
-    ended = carried(connect, place, name, move, Told(), continued=True)
-    output.text(ended.words)
+    ended = carried(asked.connect, place, name, move, Told(), continued=True)
+    code = {"done": 0, "failed": 2, "refused": 2}.get(ended.outcome or "", 3)
     try:
         concluded(cluster, namespace, name, move, ended, who(), time.time())
     except SpecctlError as error:
         diagnostics.warn(f"how it ended is not written down: {error.message}")
-    if ended.outcome is None or ended.outcome == "inconclusive":
-        return int(ExitCode.UNKNOWN)
-    return int(ExitCode.OK if ended.outcome == "done" else ExitCode.CRITICAL)
+    diagnostics.settle()
+    told = view(name, place, move, ended, code)
+    if asked.output_format is output.Format.TABLE:
+        output.text(ended.words)
+    else:
+        output.emit(lambda: told, lambda: "", asked.output_format)
+    return code
 
 
 def _watch(

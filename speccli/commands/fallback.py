@@ -24,6 +24,7 @@ from speccli.core.errors import UsageError
 from speccli.options import FormatOption
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from speccli.core.deploy.asked import Asked
@@ -109,15 +110,16 @@ def apply(
     """
     from speccli.core.fallback.ways import down
 
-    if proposal is not None:
-        raise typer.Exit(
-            accepted(name, proposal, namespace, connector(kubeconfig, context, namespace))
-        )
-    here = is_local(name, to, namespace, context, kubeconfig)
     connect = connector(kubeconfig, context, namespace)
     asked_for = moves.Move(
         connect, namespace, name, tuple(accept or ()), timeout, dry_run, out, output_format
     )
+    if proposal is not None:
+        local = to is not None and to.value == "local"
+        given = {"--rung": rung, "--no-wait": not wait, "--to local": local}
+        _as_it_is({**given, "--accept": accept, "--timeout": timeout, "--beside": beside})
+        raise typer.Exit(accepted(asked_for, proposal))
+    here = is_local(name, to, namespace, context, kubeconfig)
     if not here:
         raise typer.Exit(moves.apply(asked_for, rung, wait=wait))
     moves.here_only(asked_for)
@@ -171,6 +173,20 @@ def restore(
 
 
 app.command("watch", epilog=_EPILOG)(watch)
+
+
+def _as_it_is(given: Mapping[str, object]) -> None:
+    """Refuse what would change a proposal: what is accepted is what was proposed.
+
+    Raises:
+        UsageError: such an option was given.
+    """
+    for option, value in given.items():
+        if value not in (None, False):
+            raise UsageError(
+                f"{option} does not go with --proposal: a proposal is made as it is",
+                hint="with --dry-run or --out it is only shown; without --proposal a rung is named",
+            )
 
 
 def _with(asked: Asked, accept: list[str] | None, beside: bool | None) -> Asked:

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 
 from speccli.core.errors import UsageError
 from speccli.core.fallback.audit import emit, entry
-from speccli.core.fallback.carrying import Ended
-from speccli.core.fallback.kept import load, save
+from speccli.core.fallback.carrying import Ended, came_to
+from speccli.core.fallback.kept import KeptError, load, save
 from speccli.core.fallback.policy import after
 from speccli.core.fallback.standing import standing
-from speccli.core.fallback.terms import Move, Moved
+from speccli.core.fallback.terms import Move
 
 if TYPE_CHECKING:
     from speccli.core.kube.client import Cluster
+
+_AGAIN = 3
+"""Times that an end is written, where a watch writes at the same moment."""
 
 
 def accept(
@@ -39,13 +42,7 @@ def accept(
     begun = kept.state.under_way
     if begun is not None and begun.id == proposal and kept.state.accepted_at is not None:
         return begun
-    move = kept.state.proposal
-    if move is None or move.id != proposal:
-        stands = f"the one that stands is {move.id}" if move else "none stands"
-        raise UsageError(
-            f"no proposal {proposal} for {name}: {stands}",
-            hint="it was withdrawn or accepted since; specctl fallback plan shows what is so now",
-        )
+    move = _named(kept.state.proposal, name, proposal)
     here = now.situation
     if here.busy is not None:
         raise UsageError(f"proposal {proposal}: {here.busy}", hint="wait until it is through")
@@ -61,6 +58,26 @@ def accept(
     return move
 
 
+def standing_proposal(cluster: Cluster, given: str | None, name: str, proposal: str) -> Move:
+    """A proposal as it stands; nothing is taken up.
+
+    Raises:
+        UsageError: there is no such proposal.
+    """
+    move = load(cluster, given or cluster.namespace, name).state.proposal
+    return _named(move, name, proposal)
+
+
+def _named(move: Move | None, name: str, proposal: str) -> Move:
+    if move is not None and move.id == proposal:
+        return move
+    stands = f"the one that stands is {move.id}" if move else "none stands"
+    raise UsageError(
+        f"no proposal {proposal} for {name}: {stands}",
+        hint="it was withdrawn or accepted since; specctl fallback plan shows what is so now",
+    )
+
+
 def concluded(
     cluster: Cluster, given: str | None, name: str, move: Move, ended: Ended, by: str, at: float
 ) -> None:
@@ -72,10 +89,18 @@ def concluded(
     if ended.outcome is None:
         return
     namespace = given or cluster.namespace
-    kept, now = load(cluster, namespace, name), standing(cluster, namespace, name, at)
-    there = now.situation
-    target = there.ladder[there.at].name if ended.outcome == "done" else move.target
-    made = Moved(at, move.kind, move.source, target, ended.outcome, by)
-    told = entry(ended.outcome, name, by, at, ended.words, move, ended.seconds)
-    save(cluster, namespace, name, kept.after(after(kept.state, made), told))
+    for left in reversed(range(_AGAIN)):
+        kept, now = load(cluster, namespace, name), standing(cluster, namespace, name, at)
+        made = came_to(move, ended, now, at, by)
+        told = entry(made.outcome, name, by, at, ended.words, move, ended.seconds)
+        under_way = kept.state.under_way
+        mine = under_way is not None and under_way.id == move.id
+        # What was begun since is another's: its end is not this one's to write.
+        state = after(kept.state, made) if mine else kept.state.with_move(made)
+        try:
+            save(cluster, namespace, name, kept.after(state, told))
+            break
+        except KeptError:
+            if not left:
+                raise
     emit(cluster, told, namespace)

@@ -95,7 +95,7 @@ class Crashes:
         """
         labels = {DEPLOYMENT: name, POOL: pool}
         every = cluster.list("v1", "Pod", namespace, labels=labels)
-        pods = [pod for pod in every if not pod["metadata"].get("deletionTimestamp")]
+        pods = [pod for pod in every if _counts(pod)]
         self._looked = {n: x for n, x in self._looked.items() if n in {_name(p) for p in pods}}
         ended = [crash for pod in pods if (crash := self._of(cluster, namespace, pod)) is not None]
         blamed = [crash for crash in ended if crash.code in BLAMED]
@@ -148,6 +148,12 @@ def _ended(own: Mapping[str, Any]) -> Mapping[str, Any] | None:
         if ended := (own.get(key) or {}).get("terminated"):
             return dict(ended)
     return None
+
+
+def _counts(pod: Mapping[str, Any]) -> bool:
+    """Whether it is a server, or was and comes back: evicted ones stay listed for long."""
+    gone = (pod.get("status") or {}).get("phase") in {"Failed", "Succeeded"}
+    return not gone and not pod["metadata"].get("deletionTimestamp")
 
 
 def _name(pod: Mapping[str, Any]) -> str:

@@ -6,7 +6,9 @@ from dataclasses import asdict
 from typing import Any
 
 from speccli.core.fallback.carry import Outcome, Restored
+from speccli.core.fallback.carrying import Ended
 from speccli.core.fallback.preview import Preview
+from speccli.core.fallback.terms import Move
 from speccli.core.views import deploy as view
 
 SCHEMA = "specctl.fallback/v1"
@@ -35,6 +37,25 @@ def restored(told: Restored) -> dict[str, Any]:
             "words": told.words,
             "refusals": told.refusals,
             "comparison": asdict(told.comparison) if told.comparison else None,
+        },
+    }
+
+
+def accepted(name: str, namespace: str, move: Move, ended: Ended, code: int) -> dict[str, Any]:
+    """`specctl fallback apply --proposal ID -o json`."""
+    return {
+        "schema": SCHEMA,
+        "name": name,
+        "namespace": namespace,
+        "exit": code,
+        "proposal": {
+            "id": move.id,
+            "kind": move.kind,
+            "source": move.source,
+            "target": move.target,
+            "outcome": ended.outcome,
+            "words": ended.words,
+            "seconds": round(ended.seconds, 1),
         },
     }
 

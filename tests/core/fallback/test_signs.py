@@ -135,6 +135,12 @@ def test_a_grammar_ends_engines_whatever_drafts(log: str, way: str | None) -> No
     assert told(Pods(ended("a", restarts=3, ready=False), log=log)).way == way
 
 
+def test_pods_that_are_long_dead_are_no_servers() -> None:
+    two = [ended(name, restarts=3, ready=False) for name in "ab"]
+    dead = [pod(name, {"phase": "Failed", "reason": "Evicted"}) for name in "xy"]
+    assert told(Pods(*two, *dead)).share == 1.0
+
+
 def test_each_end_is_looked_into_once() -> None:
     pods, crashes = Pods(ended("a", restarts=3, ready=False)), Crashes(clock=lambda: NOW)
     assert told(pods, crashes) == told(pods, crashes)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from speccli.core.deploy import cluster as deploying
-from speccli.core.deploy.asked import Asked, options_again
+from speccli.core.deploy.asked import Asked
 from speccli.core.errors import UsageError
 from speccli.core.fallback.audit import entry
 from speccli.core.fallback.carrying import Ended, carried
@@ -19,7 +19,8 @@ from speccli.core.fallback.kept import save
 from speccli.core.fallback.proposals import accept, concluded
 from speccli.core.fallback.terms import LASTS_S, Move
 from speccli.core.kube.record import recipe_of
-from tests.core.deploy.test_cluster import leads_to
+from speccli.core.manifests.options import RenderOptions
+from tests.core.deploy.test_cluster import PLAIN, leads_to
 from tests.core.fallback.watched import LOW, ZERO, Led, Watched
 
 
@@ -454,7 +455,41 @@ def test_a_new_leader_tells_nothing_anew_and_ends_what_the_former_told() -> None
     watched.signs.clear()
     first = watched.world.record.revision(1)
     assert first is not None
-    asked = Asked(recipe_of(first), options_again(first.options))
+    plain: dict[str, Any] = PLAIN
+    asked = Asked(recipe_of(first), RenderOptions(**plain))
     deploying.deploy(watched.connect, asked, watched.world.heard)
     watched.look(watch=watched.another())
     assert watched.channel.lines[1:] == ["RESOLVED warning FALLEN_BACK chat"]
+
+
+def test_the_end_of_a_persons_move_does_not_end_one_that_the_watch_began_since(
+    watched: Watched,
+) -> None:
+    own = begun(watched)
+    old = replace(own, id="aaaa", kind="restore", source="ngram", target="eagle3")
+    server: Any = watched.server
+    concluded(server, None, "chat", old, Ended("refused", "x", 4000.0), "me@here", watched.at)
+    assert watched.kept.state.under_way == own
+    assert [made.by for made in watched.kept.state.moves] == ["me@here"]
+    assert watched.audit == ["begun", "refused"]
+
+
+def test_an_end_is_written_again_where_the_watch_wrote_at_the_same_moment() -> None:
+    watched = Watched(auto=False)
+    watched.signs["eagle3"] = (ZERO,)
+    watched.look(seconds=120)
+    proposal = watched.kept.state.proposal
+    assert proposal is not None
+    server: Any = watched.server
+    move = accept(server, None, "chat", proposal.id, "me@here", watched.at)
+    fake, apply = watched.world.fake, watched.world.fake.apply
+
+    def slower(obj: Any, *args: Any, **more: Any) -> Any:
+        fake.apply = apply  # type: ignore[method-assign]
+        fake.objects["ConfigMap", "chat-fallback"]["metadata"]["resourceVersion"] = "x"
+        return apply(obj, *args, **more)
+
+    fake.apply = slower  # type: ignore[method-assign]
+    concluded(server, None, "chat", move, Ended("failed", "x", 4.0), "me@here", watched.at)
+    assert watched.kept.state.under_way is None
+    assert watched.audit == ["proposed", "accepted", "failed"]
