@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,11 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from speccli.core.manifests.build import objects as built
+from speccli.core.manifests.options import RenderOptions
+from speccli.core.recipes.load import load
+from speccli.core.recipes.model import Pool
+from tests.core.deploy.test_cluster import RECIPE
 from tests.support.api_server import ApiServer, write_kubeconfig
 from tests.support.kept_objects import KNOWN, Kept
 from tests.support.manifests import CUSTOM
@@ -102,6 +108,42 @@ def test_the_role_names_no_secret_and_no_wildcard() -> None:
         words = {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
         assert not words & {"*", "secrets", "pods/exec", "pods/portforward", "escalate", "bind"}
     assert not {kind for kind in objects("role") if kind.startswith("Cluster")}
+
+
+def may(verb: str, made: dict[str, Any]) -> bool:
+    group, kind = made["apiVersion"].rpartition("/")[0], made["kind"].lower()
+    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+    return any(
+        group in rule["apiGroups"] and plural in rule["resources"] and verb in rule["verbs"]
+        for rule in objects("role")["Role"]["rules"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("sets", "options"),
+    [
+        ((), {}),
+        ((), {"dra": True, "kubernetes": (1, 34)}),
+        ((), {"inference_pool": True, "gateway": "gw"}),
+        ((), {"autoscaler": "hpa"}),
+        (("scheduling.priority=1000",), {}),
+    ],
+)
+def test_the_role_lets_it_make_each_call_of_a_move(
+    sets: tuple[str, ...], options: dict[str, Any]
+) -> None:
+    recipe = load(RECIPE, ["storage.persist=false", *sets])
+    asked = RenderOptions(name="chat", namespace="llm", pools=("standby",), **options)
+    canary = replace(recipe, pools={**recipe.pools, "canary": Pool(min=1, max=1)})
+    own = {(each["kind"], each["metadata"]["name"]) for each in built(recipe, asked)}
+    denied: set[str] = set()
+    for made in built(canary, asked):
+        there = (made["kind"], made["metadata"]["name"]) in own
+        verbs = ("get", "patch") if there else ("get", "create", "patch", "delete")
+        denied |= {made["kind"] for verb in verbs if not may(verb, made)}
+    assert denied == ({"PriorityClass"} if sets else set())
+    head = FILES["role"].read_text().partition("apiVersion")[0]
+    assert "get, create, patch and delete on priorityclasses" in head
 
 
 def test_the_command_line_and_the_settings_are_understood(
