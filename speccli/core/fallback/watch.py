@@ -19,7 +19,7 @@ from speccli.core.fallback.audit import Entry, What, emit, entry
 from speccli.core.fallback.begun import outdated
 from speccli.core.fallback.carrying import Carrying, Connect, Ended, came_to, carried, fenced
 from speccli.core.fallback.gauges import Gauges
-from speccli.core.fallback.kept import Kept, load, save, telling
+from speccli.core.fallback.kept import Kept, KeptError, load, save, telling
 from speccli.core.fallback.leading import Leading
 from speccli.core.fallback.lease import Lease
 from speccli.core.fallback.measured import Bench
@@ -168,7 +168,8 @@ class Watch:
 
     async def _without_cluster(self, error: SpecctlError) -> None:
         if self._away is None:
-            self._warn(f"{error.message}: nothing moves until it can be read")
+            what = f"; {error.hint}" if isinstance(error, KeptError) else ""
+            self._warn(f"{error.message}: nothing moves until it can be read{what}")
         self._away = error.message
         if self._sight is not None:
             await self._sight.look()  # a Prometheus may know more than the API server

@@ -493,3 +493,13 @@ def test_an_end_is_written_again_where_the_watch_wrote_at_the_same_moment() -> N
     concluded(server, None, "chat", move, Ended("failed", "x", 4.0), "me@here", watched.at)
     assert watched.kept.state.under_way is None
     assert watched.audit == ["proposed", "accepted", "failed"]
+
+
+def test_what_cannot_be_read_of_the_memory_is_said_once_with_what_to_do(watched: Watched) -> None:
+    watched.look()
+    data = watched.world.fake.objects["ConfigMap", "chat-fallback"]["data"]
+    data["state.json"] = data["state.json"].replace('"refusals": 0', '"refusals": null')
+    watched.look(seconds=60)
+    said = [line for line in watched.world.heard.lines if "cannot be read" in line]
+    assert len(said) == 1
+    assert "delete it" in said[0]
