@@ -144,7 +144,7 @@ def _change_words(change: Change) -> str:
     return (
         f"K {change.larger} → {change.smaller} after batch {change.last}: with "
         f"{change.smaller} the rate is {view.times(change.at_below)} times at {change.below}, "
-        f"{view.times(change.at_above)} times at {change.above}; confirm with --batches {confirm}"
+        f"{view.times(change.at_above)} times at {change.above}; confirm with --batch {confirm}"
     )
 
 

@@ -16,6 +16,14 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 T = TypeVar("T")
 
 
+def whole(text: str) -> int | float:
+    """An integer of a JSON document; infinity where no float is as large, which is no number."""
+    return int(text) if len(text) < _DIGITS else float(text)
+
+
+_DIGITS = 300
+
+
 class FormError(ValueError):
     """A value is not of the form; the message begins with its place."""
 

@@ -214,7 +214,7 @@ def objects(text: str) -> Iterator[dict[str, Any]]:
             at += 1
         try:
             item, at = decoder.raw_decode(text, at)
-        except ValueError:
+        except (ValueError, RecursionError):
             return
         yield item
 

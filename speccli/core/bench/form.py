@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from speccli.core.bench.codec import FormError, decode, encode
+from speccli.core.bench.codec import FormError, decode, encode, whole
 from speccli.core.bench.results import SCHEMA, Result, Samples
 from speccli.core.errors import UsageError
 from speccli.core.state import StateError, write_atomic
@@ -65,7 +65,7 @@ def read(path: Path) -> Result:
         UsageError: the file cannot be read, or is not a bench result.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"), parse_int=whole)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from speccli import __version__
+from speccli.core.bench.codec import whole
 from speccli.core.bench.foreign import aiperf, guidellm, vllm_bench
 from speccli.core.bench.foreign.level import ID_LENGTH, Level
 from speccli.core.bench.merge import APART
@@ -56,10 +57,10 @@ def _documents(path: Path) -> list[Any]:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise UsageError(f"cannot read {path}: {reason}") from error
     try:
-        return [json.loads(text)]
+        return [json.loads(text, parse_int=whole)]
     except (ValueError, RecursionError) as error:
         try:
-            return [json.loads(line) for line in text.splitlines() if line.strip()]
+            return [json.loads(line, parse_int=whole) for line in text.splitlines() if line.strip()]
         except (ValueError, RecursionError):
             raise UsageError(f"{path} is not JSON: {error}", hint=_HINT) from error
 

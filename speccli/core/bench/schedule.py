@@ -117,7 +117,7 @@ def schedule(
     if len(batches) < 2:
         raise UsageError(
             "K by batch size needs two batches at which every K was measured",
-            hint="bench run --batches 1,8,32,64,128 for each K",
+            hint="bench run --batch 1,8,32,64,128 for each K",
         )
     chosen, unsure = _choose(batches, logs, rows, sweep)
     changes = tuple(_changes(batches, logs, chosen, rows, sweep))
@@ -138,7 +138,7 @@ def schedule(
         ),
         changes=changes,
         lookup=_checked(ranges, changes),
-        notes=(*unsure, *_notes(batches, logs, chosen, sweep)),
+        notes=(*_of_what(result), *unsure, *_notes(batches, logs, chosen, sweep)),
         arms=sweep,
     )
 
@@ -270,6 +270,12 @@ def _checked(rows: Rows, changes: Sequence[Change]) -> tuple[tuple[int, int], ..
 
 def _rate(rows: Sequence[Row], arm: str, batch: int) -> float:
     return mean_rate([row for row in rows if row.arm == arm and row.batch == batch]) or 0.0
+
+
+def _of_what(result: Result) -> list[str]:
+    if result.simulated:
+        return ["SIMULATED: measured on simulated engines; no real server is told by it"]
+    return [f"STAND-IN: {result.stand_in}"] if result.stand_in else []
 
 
 def _notes(

@@ -184,7 +184,7 @@ def read_estimates(path: Path) -> tuple[Mapping[str, Any], ...]:
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"--estimates: cannot read {path}: {error}") from error
     if not isinstance(document, Mapping) or document.get("schema") != ESTIMATES:
         raise UsageError(

@@ -186,9 +186,12 @@ def test_requests_and_warm_up_keep_to_their_loads(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", ["requests", "duration_s"])
-def test_what_is_no_number_is_named_with_its_place(tmp_path: Path, part: str) -> None:
+@pytest.mark.parametrize(("said", "read"), [("NaN", "nan"), ("9" * 401, "inf")])
+def test_what_is_no_number_is_named_with_its_place(
+    tmp_path: Path, part: str, said: str, read: str
+) -> None:
     (path,) = files(tmp_path, one())
-    text = re.sub(rf'"{part}": [\d.]+', f'"{part}": NaN', path.read_text(), count=1)
+    text = re.sub(rf'"{part}": [\d.]+', f'"{part}": {said}', path.read_text(), count=1)
     path.write_text(text)
-    with pytest.raises(UsageError, match=f"{part} is nan; it must be a"):
+    with pytest.raises(UsageError, match=f"{part} is {read}; it must be a"):
         read_all([path])

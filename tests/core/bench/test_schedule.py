@@ -55,6 +55,12 @@ def test_every_change_is_justified_by_what_was_measured_on_both_sides() -> None:
     assert {m.batch: m.chosen for m in found.measured} == {1: 5, 8: 5, 32: 3, 64: 3, 128: 0}
 
 
+def test_what_it_was_measured_on_is_said_first() -> None:
+    assert schedule(replace(falling(), simulated=True)).notes[0].startswith("SIMULATED")
+    stand_in = replace(falling(), simulated=False, stand_in="a small pair at an 8B model's cost")
+    assert schedule(stand_in).notes[0] == "STAND-IN: a small pair at an 8B model's cost"
+
+
 def test_a_gain_within_three_per_cent_is_no_reason_to_change() -> None:
     close = {3: {1: 1.5, 8: 1.49}, 1: {1: 1.4, 8: 1.505}}
     found = schedule(sweep(close, batches=(1, 8), prompts=30, noise=QUIET))
