@@ -59,13 +59,15 @@ class Parting:
         return f"parting first at {what} {self.token}: {self.other!r} for {self.chosen!r}, {gap}"
 
 
-def parting(text: str, known: str, told: Any = None) -> Parting | None:
+def parting(text: str, known: str, told: Any = None, own: Any = None) -> Parting | None:
     """Where `text` leaves the answer without speculation; None where it does not.
 
     Args:
         text: The answer with speculation.
         known: The one without.
         told: The log-probabilities of `known`, in the form of either API; None: not asked for.
+        own: Those of `text`, which tell its tokens; None: of candidates that begin alike (a line
+            feed, two of them) it is taken to have chosen the likeliest, as it is greedy.
     """
     if text == known:
         return None
@@ -79,7 +81,10 @@ def parting(text: str, known: str, told: Any = None) -> Parting | None:
         return Parting(n, known[n : n + 8], text[n : n + 8], None, counted=False)
     i = max(j for j, start in enumerate(starts) if start <= n)
     end = starts[i + 1] if i + 1 < len(starts) else len(known)
-    return _gap(i, known[starts[i] : end], text[starts[i] :], told)
+    theirs = [*_starts(_plain(own)), len(text)]
+    whole = starts[i] in theirs[:-1]
+    ends = theirs[theirs.index(starts[i]) + 1] if whole else len(text)
+    return _gap(i, known[starts[i] : end], text[starts[i] : ends], told, whole=whole)
 
 
 def _plain(told: Any) -> Mapping[str, Any]:
@@ -108,7 +113,8 @@ def _starts(told: Mapping[str, Any]) -> Sequence[int]:
     return [each - offsets[0] for each in offsets]
 
 
-def _gap(i: int, chosen: str, rest: str, told: Mapping[str, Any]) -> Parting:
+def _gap(i: int, chosen: str, rest: str, told: Mapping[str, Any], *, whole: bool) -> Parting:
+    """`whole`: whether `rest` is the other's token, and not all of its text from there."""
     top, own = told.get("top_logprobs"), told.get("token_logprobs")
     here = top[i] if isinstance(top, list) and i < len(top) else None
     best = own[i] if isinstance(own, list) and i < len(own) else None
@@ -121,9 +127,9 @@ def _gap(i: int, chosen: str, rest: str, told: Mapping[str, Any]) -> Parting:
     }
     if not others:
         return Parting(i, chosen, rest[:8], None)
-    matching = [word for word in others if word and rest.startswith(word)]
+    matching = [w for w in others if w and (rest == w if whole else rest.startswith(w))]
     if matching:
-        other = max(matching, key=len)
+        other = max(matching, key=lambda word: others[word])
         return Parting(i, chosen, other, max(0.0, best - others[other]))
     if not rest:  # it ended: with a token that has no text
         return Parting(i, chosen, "", max(0.0, best - max(others.values())))

@@ -67,6 +67,39 @@ def test_a_choice_that_is_no_candidate_was_further_than_the_last_of_them(told: A
     assert "gap >3.80" in found.words
 
 
+ENDS = {
+    "text_offset": [0, 4],
+    "top_logprobs": [{"2018": -0.1}, {" ": -1.0, "\n": -1.4, "\n\n": -2.6}],
+    "token_logprobs": [-0.1, -1.0],
+}
+"""Seen of a 135M model: two candidates that a text may begin with, one a near tie."""
+
+
+def test_of_candidates_that_begin_alike_it_chose_the_likeliest() -> None:
+    found = found_in("2018\n\nThe", "2018 ", ENDS)
+    assert found is not None
+    assert (found.other, found.kind) == ("\n", "numeric")
+    assert found.gap == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "other", "gap"),
+    [([0, 4, 5, 6], "\n", 0.4), ([0, 4, 6], "\n\n", 1.6), ([7, 11, 13], "\n\n", 1.6)],
+)
+def test_its_own_tokens_tell_which_it_chose(offsets: list[int], other: str, gap: float) -> None:
+    found = found_in("2018\n\nThe", "2018 ", ENDS, {"text_offset": offsets})
+    assert found is not None
+    assert (found.token, found.other) == (1, other)
+    assert found.gap == pytest.approx(gap)
+
+
+def test_an_own_token_that_is_no_candidate_is_none_that_it_begins_with() -> None:
+    found = found_in("2018\n\n\nThe", "2018 ", ENDS, {"text_offset": [0, 4, 7]})
+    assert found is not None
+    assert found.at_least
+    assert found.gap == pytest.approx(1.6)
+
+
 def test_an_answer_that_ended_is_held_against_the_second_choice(told: Any) -> None:
     assert parting("one", told).gap == pytest.approx(0.1)
 
