@@ -22,7 +22,12 @@ from speccli.core.fallback.canary import Comparison, Sample, Verdict
 from speccli.core.fallback.ladder import Ladder
 from speccli.core.fallback.moving import Connect, Mover, Outcome, Terms, doubt, refuted
 from speccli.core.fallback.pools import Warm
-from speccli.core.fallback.refusals import MOST_REFUSALS, configuration, refusals
+from speccli.core.fallback.refusals import (
+    MOST_REFUSALS,
+    configuration,
+    refusals,
+    still_passed,
+)
 from speccli.core.fallback.retry import persistently
 from speccli.core.fallback.serving import Serving, serving
 from speccli.core.fallback.way_back import nowhere, target_of, with_canary
@@ -139,7 +144,7 @@ class _Restore:
             raise nowhere(self._found)
         if current.trial is not None:
             return self._go_on(to, current.trial)
-        if tried is not None and tried.get("verdict") == "passed" and current.restores is None:
+        if tried is not None and current.restores is None and still_passed(tried, to.recipe, now()):
             return self._passed(to, None, str(tried.get("words")))
         if tried is not None and begun:
             return self._taken_away(to, tried, None)
@@ -223,6 +228,8 @@ class _Restore:
     def _go_on(self, to: Serving, told: Mapping[str, Any]) -> Restored:
         """A restore whose canary is there, or half there."""
         verdict = told.get("verdict")
+        if verdict == "passed" and not still_passed(told, to.recipe, now()):
+            return self._try(to)
         if verdict == "passed":
             return self._passed(to, None, str(told.get("words")))
         if verdict is not None:

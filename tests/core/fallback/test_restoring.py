@@ -11,13 +11,17 @@ from typing import Any
 
 import pytest
 
+from speccli.core.deploy import cluster as deploying
+from speccli.core.deploy.asked import Asked
 from speccli.core.errors import ExitCode, SpecctlError, UsageError
-from speccli.core.fallback import carry
+from speccli.core.fallback import carry, moving
 from speccli.core.fallback.carry import Restored
 from speccli.core.fallback.refusals import configuration, refusals
 from speccli.core.kube.record import recipe_of
+from speccli.core.manifests.options import RenderOptions
+from speccli.core.recipes.load import load
 from tests.core.deploy.fake_cluster import FakeCluster, Killed
-from tests.core.deploy.test_cluster import leads_to
+from tests.core.deploy.test_cluster import PLAIN, RECIPE, leads_to
 from tests.core.fallback.test_carry import World, quick
 
 __all__ = ["quick"]
@@ -346,6 +350,52 @@ def test_a_main_pool_of_a_fixed_number_keeps_it(scene: Scene) -> None:
     assert scene.back().verdict == "passed"
     assert scene.replicas("chat") == 1
     assert not [line for line in scene.heard.lines if "the pool main gets" in line]
+
+
+def _stopped(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A canary passes, and the process ends before anything is moved."""
+
+    def stop(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        for way in ("switch", "behind", "roll"):
+            patched.setattr(moving.Mover, way, stop)
+        with pytest.raises(KeyboardInterrupt):
+            scene.back()
+    assert scene.tried()["verdict"] == "passed"
+    scene.fake.calls.clear()
+
+
+def _tries(scene: Scene) -> bool:
+    scene.busy.acceptance = {CANARY: 0.05}
+    told = scene.back()
+    return told.verdict == "refused" and any(CANARY in call for call in scene.fake.calls)
+
+
+def test_a_verdict_is_none_for_another_draft(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(standby=False)
+    _stopped(scene, monkeypatch)
+    plain: dict[str, Any] = {**PLAIN}
+    recipe = load(RECIPE, ["storage.persist=false", "fallback.canary_drafts=1500", "draft.K=2"])
+    deploying.deploy(
+        lambda _: scene.fake,  # type: ignore[arg-type,return-value]
+        Asked(recipe, RenderOptions(**plain)),
+        scene.heard,
+    )
+    scene.go("none")
+    assert _tries(scene)
+
+
+@pytest.mark.parametrize(("hours", "again"), [(0.5, False), (2.0, True)])
+def test_a_verdict_holds_for_an_hour(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, hours: float, again: bool
+) -> None:
+    _stopped(scene, monkeypatch)
+    then = (datetime.now(UTC) + timedelta(hours=hours)).isoformat()
+    monkeypatch.setattr("speccli.core.fallback.restoring.now", lambda: then)
+    scene.busy.acceptance = {CANARY: 0.05}
+    assert scene.back().verdict == ("refused" if again else "passed")
 
 
 @pytest.mark.parametrize("acceptance", [0.6, 0.3], ids=["well", "bad"])
