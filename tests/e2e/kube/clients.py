@@ -79,4 +79,4 @@ class Clients:
     def wait_for(self, count: int) -> None:
         """Until so many more were answered."""
         there = len(self.answers())
-        until(lambda: len(self.answers()) >= there + count, f"{count} answers", 30)
+        until(lambda: len(self.answers()) >= there + count, f"{count} answers")
