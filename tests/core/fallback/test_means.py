@@ -57,9 +57,9 @@ def test_where_no_gpu_is_free_the_downtime_is_told() -> None:
 
 
 def test_servers_start_one_after_the_other() -> None:
-    one, three = _means(EAGLE, "none"), _means(EAGLE, "none", servers=3)
+    three = _means(EAGLE, "none", servers=3)
     assert three.starts == 3
-    assert three.seconds == (3 * one.seconds[0], 3 * one.seconds[1])
+    assert three.seconds == (3 * three.start.low_s, 3 * three.start.high_s)
 
 
 def test_a_warm_standby_takes_the_traffic_at_once() -> None:
