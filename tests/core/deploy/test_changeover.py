@@ -297,10 +297,9 @@ def test_a_gpu_has_no_room_for_two_unless_somebody_says_so(tmp_path: Path) -> No
 
 
 def test_this_machine_can_be_measured() -> None:
-    # A session of its own: that of the tests may belong to a process which this container cannot see.
-    with subprocess.Popen(
-        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True
-    ) as own:
+    # A session of its own: who leads that of the tests may be out of this container's sight.
+    waits = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(waits, stdin=subprocess.PIPE, start_new_session=True) as own:
         found = room_beside(own.pid, 2**60)
         own.communicate(b"\n")
     assert not found.fits
