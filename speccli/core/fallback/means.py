@@ -5,7 +5,6 @@ Reads only. What a start takes is measured where pods tell it, else an estimate 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -15,19 +14,19 @@ from speccli.core.deploy import room
 from speccli.core.deploy.asked import for_cluster, options_again
 from speccli.core.errors import UsageError
 from speccli.core.fallback.ladder import Ladder, standing
+from speccli.core.fallback.pools import need
 from speccli.core.fallback.rungs import Step
+from speccli.core.fallback.serving import serving
 from speccli.core.kube.fields import replicas_of
 from speccli.core.kube.progress import is_ready, workload_of
 from speccli.core.kube.refs import pods_of
 from speccli.core.manifests.build import objects
 from speccli.core.manifests.names import CONTAINER
 from speccli.core.manifests.options import server
-from speccli.core.manifests.pools import Unit, units
-from speccli.core.manifests.scaling import running_target
+from speccli.core.manifests.pools import units
 from speccli.core.manifests.sizes import MB, READ_MB_S, read_rate, weight_bytes
 from speccli.core.plan import Plan
 from speccli.core.recipes.model import Recipe
-from speccli.core.values import Number
 
 if TYPE_CHECKING:
     from speccli.core.kube.client import Cluster
@@ -78,13 +77,13 @@ class Means:
 class Supply:
     """What a cluster has for the moves of one deployment; asked once."""
 
-    def __init__(self, cluster: Cluster, namespace: str, found: Ladder, running: Number) -> None:
-        """`running`: requests that all engines run together.
+    def __init__(self, cluster: Cluster, namespace: str, found: Ladder) -> None:
+        """Asks.
 
         Raises:
             SpecctlError: the cluster cannot be asked.
         """
-        self._found, self._running = found, running
+        self._found = found
         self._cluster, self._namespace = cluster, namespace
         major, minor = cluster.version()
         told = options_again(standing(found.record).options)
@@ -97,6 +96,8 @@ class Supply:
         }
         labels = pods_of(found.record.name)
         self._pods = cluster.list("v1", "Pod", namespace, labels=labels)
+        stands_by = "standby" in self._units and self._options.traffic == "main"
+        self._need = need(cluster, serving(found, namespace), "standby") if stands_by else None
 
     def warm(self) -> str | None:
         """The name of the rung that a standby keeps warm now; None: there is none, or it is cold.
@@ -123,7 +124,7 @@ class Supply:
 
     def _switch(self, step: Step) -> Means:
         unit, ready = self._units["standby"], self._ready("standby")
-        needed = self._needed(unit)
+        needed = ready if self._need is None else self._need.wanted
         more = max(0, needed - ready)
         space = self._space(self._found.recipe)
         seen = None if isinstance(space, str) else space.stocks["standby"]
@@ -139,14 +140,6 @@ class Supply:
                 "requests queue until the main pool is smaller"
             )
         return Means("traffic", words, gpus, free, more, self._start(unit.plan), risks=tuple(risks))
-
-    def _needed(self, unit: Unit) -> int:
-        """Servers that the present load needs of a pool."""
-        main = self._lives.get("main")
-        as_many = (replicas_of(main) or 1) if main is not None else unit.least
-        if self._running.value is None:
-            return max(1, as_many)
-        return max(1, unit.least, math.ceil(self._running.value / running_target(unit)))
 
     def _rolling(self, step: Step) -> Means:
         start, live = self._start(step.plan), self._lives.get("main")

@@ -14,7 +14,7 @@ from speccli.core.errors import SpecctlError
 from speccli.core.fallback.serving import Serving
 from speccli.core.kube.errors import Denied, NotInstalled
 from speccli.core.kube.fields import replicas_of
-from speccli.core.kube.progress import Progress
+from speccli.core.kube.progress import PodView, Progress
 from speccli.core.kube.proven import Proof, Wanted, snapshot_of
 from speccli.core.kube.rollout import Ended, look
 from speccli.core.manifests.build import objects
@@ -111,11 +111,11 @@ def need(cluster: Cluster, here: Serving, to: Traffic) -> Need:
         wanted, words = servers, f"as many as {serving.name} has: its load cannot be read"
     else:
         wanted = math.ceil(running / running_target(unit))
-        words = f"{running:.0f} requests run, {running_target(unit)} a server"
+        words = f"{running:.0f} requests run or wait, {running_target(unit)} a server"
     if to == "main" and not unit.autoscaled:
         # Its number is told, and would be so again with the traffic: pods would come and go.
         wanted, words = unit.least, "as many as it is told to have"
-    wanted = max(unit.least, min(wanted, unit.most) if unit.autoscaled else wanted)
+    wanted = max(1, unit.least, min(wanted, unit.most) if unit.autoscaled else wanted)
     there = cluster.get("apps/v1", "Deployment", unit.name, here.namespace)
     have = (replicas_of(there) if there else 0) or 0
     return Need(wanted, have + _placed(cluster, here, to, wanted), have, words)
@@ -131,12 +131,15 @@ def _placed(cluster: Cluster, here: Serving, to: Traffic, wanted: int) -> int:
 
 
 def _running(cluster: Cluster, here: Serving, servers: int) -> float | None:
-    """Requests that run in the pool that serves; None where not every server tells."""
-    pods = _any_ready(cluster, here)
-    if len(pods) < servers:
+    """Requests that run or wait in what serves; None where not every server tells.
+
+    A canary has its part of the traffic, which those who stay will have.
+    """
+    ready = _all_ready(cluster, here)
+    if sum(pod.pool == here.traffic for pod in ready) < servers:
         return None
     total = 0.0
-    for pod in pods:
+    for pod in (each.name for each in ready if each.pool in {here.traffic, "canary"}):
         try:
             status, body = asker(cluster, here.namespace, pod)("GET", "/metrics")
         except SpecctlError:
@@ -145,19 +148,20 @@ def _running(cluster: Cluster, here: Serving, servers: int) -> float | None:
         gauges = snapshot_of(Wanted("none", 0.0), [page]).subject.gauges
         if status != 200 or not gauges or any("running" not in each for each in gauges):
             return None
-        total += sum(each["running"] for each in gauges)
+        # What waits is load as well: a draft that costs too much fills the queue, not the batch.
+        total += sum(each["running"] + each.get("waiting", 0.0) for each in gauges)
     return total
 
 
 def serves(cluster: Cluster, here: Serving) -> bool:
     """Whether the pool that has the traffic has any server that takes it."""
-    return bool(_any_ready(cluster, here))
+    return any(pod.pool == here.traffic for pod in _all_ready(cluster, here))
 
 
-def _any_ready(cluster: Cluster, here: Serving) -> list[str]:
-    """Ready pods of the pool that serves, whichever template they have."""
+def _all_ready(cluster: Cluster, here: Serving) -> list[PodView]:
+    """Ready pods, whichever pool and template they have."""
     seen = look(cluster, here.namespace, here.name, [pool_name(here.name, here.traffic)])
-    return [pod.name for pod in seen.pods if pod.pool == here.traffic and pod.phase == "ready"]
+    return [pod for pod in seen.pods if pod.phase == "ready"]
 
 
 def await_servers(

@@ -58,6 +58,8 @@ class FakeCluster:
         """Deployments whose pods draft, whatever their arguments say."""
         self.running: float | None = None
         """Requests that run in each pod; None: the page does not tell."""
+        self.queued = 0.0
+        """Requests that wait in each pod."""
         self.away = 0
         """Calls that find no server."""
         self._lock = threading.Lock()
@@ -277,7 +279,10 @@ class FakeCluster:
 
     def _runs(self) -> str:
         told = self.running
-        return "" if told is None else f'vllm:num_requests_running{{engine="0"}} {told}\n'
+        if told is None:
+            return ""
+        waits = f'vllm:num_requests_waiting{{engine="0"}} {self.queued}'
+        return f'vllm:num_requests_running{{engine="0"}} {told}\n{waits}\n'
 
 
 def _managed(value: Object | None) -> list[Object]:

@@ -137,7 +137,8 @@ def test_the_standby_gets_the_servers_that_the_load_needs_first(world: World) ->
     made = world.go()
     assert world.replicas("chat-standby") == 2
     lines = "\n".join(world.heard.lines)
-    assert "gets 2 servers before it takes the traffic: 80 requests run, 51 a server" in lines
+    words = "gets 2 servers before it takes the traffic: 80 requests run or wait, 51 a server"
+    assert words in lines
     assert lines.index("gets 2 servers") < lines.index("takes the traffic\n")
     assert made.end == "moved"
     assert world.record.current.options["raised"] == {"standby": 2}
@@ -163,8 +164,8 @@ def test_servers_that_find_no_gpu_are_told_and_not_waited_for() -> None:
     made = world.go()
     assert made.end == "moved"
     assert made.notes == (
-        "the pool standby would need 18 servers (900 requests run, 51 a server), and there are "
-        "GPUs for 1",
+        "the pool standby would need 18 servers (900 requests run or wait, 51 a server), and there "
+        "are GPUs for 1",
     )
 
 
@@ -184,6 +185,12 @@ def test_a_standby_that_is_refuted_once_it_serves_gives_the_traffic_back(world: 
     assert "ngram, K = 3 was refuted" in made.words
     assert leads_to(world.fake) == "chat"
     assert world.record.current.restores == 1
+
+
+def test_what_waits_is_load_too(world: World) -> None:
+    world.fake.running, world.fake.queued = 40.0, 100.0
+    world.go()
+    assert world.replicas("chat-standby") == 3  # 140 of 51 a server
 
 
 def test_a_service_that_leads_elsewhere_is_no_move(world: World) -> None:

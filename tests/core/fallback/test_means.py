@@ -13,7 +13,6 @@ from speccli.core.kube.record import from_object
 from speccli.core.plan import plan
 from speccli.core.recipes.load import load
 from speccli.core.recipes.model import Pool, Recipe
-from speccli.core.values import Number
 from tests.core.deploy.fake_cluster import FakeCluster
 from tests.core.deploy.test_cluster import RECIPE, Heard, asked, deploy
 
@@ -32,13 +31,13 @@ def _deployed(recipe: Recipe, gpus: int = 8, servers: int = 1) -> tuple[FakeClus
 
 def _means(recipe: Recipe, rung: str, running: float | None = None, **given: Any) -> Means:
     fake, found = _deployed(recipe, **given)
-    supply = _supply(fake, found, running)
+    fake.running = None if running is None else running / given.get("servers", 1)
+    supply = _supply(fake, found)
     return supply.means(next(step for step in found.down if step.name == rung))
 
 
-def _supply(fake: FakeCluster, found: Ladder, running: float | None = None) -> Supply:
-    told = Number.unknown("not told") if running is None else Number.known(running)
-    return Supply(fake, "llm", found, told)  # type: ignore[arg-type]
+def _supply(fake: FakeCluster, found: Ladder) -> Supply:
+    return Supply(fake, "llm", found)  # type: ignore[arg-type]
 
 
 def test_without_a_standby_it_is_a_rolling_change_with_a_free_gpu() -> None:
