@@ -137,6 +137,7 @@ def watch(
 async def _watching(settings: Settings, name: str, baselines: list[str], how: _How) -> int:
     from speccli.core.alert.watch import until_stopped
     from speccli.core.fallback.lease import Lease, identity
+    from speccli.core.fallback.rights import at_start
     from speccli.core.kube.record import fallback_name
 
     known = _baselines(settings, baselines, how.state)
@@ -144,6 +145,9 @@ async def _watching(settings: Settings, name: str, baselines: list[str], how: _H
     named = (settings.kubeconfig, settings.context, settings.namespace)
     connect = _kept(connector(*named))
     place = settings.namespace or connect(None).namespace
+    pages = settings.prometheus is None
+    for line in at_start(connect(None), place, name, auto=how.auto, pages=pages):
+        diagnostics.warn(line)
     leading = _kept(connector(*named))
     lease = Lease(lambda: leading(_LEASE_S), place, fallback_name(name), identity())
     watching = _watch(settings, name, place, known, how, connect, lease, notifier)

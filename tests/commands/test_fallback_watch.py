@@ -15,7 +15,7 @@ from speccli.core.manifests.options import RenderOptions
 from speccli.core.recipes.load import load
 from speccli.core.recipes.model import Pool
 from tests.core.deploy.test_cluster import RECIPE
-from tests.support.api_server import ApiServer, write_kubeconfig
+from tests.support.api_server import ApiServer, Question, Reply, write_kubeconfig
 from tests.support.kept_objects import KNOWN, Kept
 from tests.support.manifests import CUSTOM
 from tests.support.recordings import specctl
@@ -77,6 +77,28 @@ def test_a_deployment_that_is_not_there_is_said_and_waited_for(
     assert answer.stderr.count("no deployment chat") == 1
     lease = kept.objects["leases", "chat-fallback"]["spec"]
     assert "holderIdentity" not in lease  # released at the end
+
+
+def test_what_its_account_lacks_is_said_in_a_line_and_it_ends_with_3(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Kept()
+
+    def answer_to(question: Question) -> Reply | None:
+        if not question.path.endswith("/selfsubjectaccessreviews"):
+            return kept(question)
+        wanted = question.json["spec"]["resourceAttributes"]
+        return Reply(201, {"status": {"allowed": wanted["resource"] != "leases"}})
+
+    with ApiServer(answer_to, groups=KNOWN) as server:
+        monkeypatch.setenv("KUBECONFIG", str(write_kubeconfig(tmp_path / "k", server.url)))
+        answer = specctl("fallback", "watch", "chat", "-n", "llm", "--listen", "none")
+    assert (answer.exit_code, answer.stdout) == (3, "")
+    said = [line for line in answer.stderr.splitlines() if "leases" in line]
+    assert len(said) == 1
+    assert "may not create leases.coordination.k8s.io, get leases" in said[0]
+    assert "kubectl apply -n llm -f manifests/rbac/fallback-watch.yaml" in answer.stderr
+    assert not kept.objects  # nothing was begun
 
 
 def test_the_pod_meets_the_restricted_standard_and_has_the_accounts_token() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from speccli.core.fallback.rights import at_start
 from speccli.core.kube.client import Cluster as Client
 from speccli.core.kube.errors import Denied
 from tests.e2e.kube.deploying import Typed
@@ -132,6 +133,8 @@ def test_a_draft_gone_bad_is_left_by_itself_though_the_leader_is_killed_in_the_m
     second.send_signal(signal.SIGTERM)
     out, err = second.communicate(timeout=30)
     assert second.returncode == 0, err
+    assert "may not" not in err  # its account has all that it asked for at its start
+    assert "cannot be made" not in err
     assert watching.holder() == ""  # released: the next need not wait
     assert [json.loads(line)["what"] for line in out.splitlines()] == ["continued", "done"]
 
@@ -214,6 +217,27 @@ def test_its_account_may_make_each_call_of_its_moves_and_reads_no_secret(
         client.get("v1", "Secret", "hf-token", cluster.namespace)
     with pytest.raises(Denied):
         client.list("v1", "ConfigMap", "kube-system")
+
+
+def test_an_account_that_lacks_a_right_is_told_before_the_first_look(
+    typed: Typed, tmp_path: Path
+) -> None:
+    deployed(typed)
+    cluster = typed.cluster
+    full = Client.connect(str(cluster.account("full", role())), deadline=30)
+    assert at_start(full, cluster.namespace, "chat", auto=True, pages=True) == ()
+    less = [r for r in role() if "services" not in r["resources"]]
+    with started(
+        *("fallback", "watch", "chat", "--auto", "--listen", "none"),
+        KUBECONFIG=str(cluster.account("less", less)),
+        XDG_CACHE_HOME=str(tmp_path / "cache"),
+        SPECCTL_STATE=str(tmp_path / "state"),
+    ) as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (3, "")
+    assert "may make no move: it may not get services, patch services in" in err
+    assert "-f manifests/rbac/fallback-watch.yaml" in err
+    assert cluster.api.find("Lease", "chat-fallback") is None
 
 
 def test_a_restricted_namespace_takes_the_watch_and_applying_it_again_changes_nothing(
