@@ -51,53 +51,60 @@ class _How:
     benches: tuple[Path, ...]
 
 
+Auto = Annotated[
+    bool, typer.Option("--auto", help="Move by itself; else it proposes, and waits for a yes.")
+]
+Every = Annotated[str, typer.Option("--every", metavar="TIME", help="Time between two looks.")]
+Baselines = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--baseline",
+        metavar="NAME",
+        help="A baseline (or file); each is used for the method and K it is of; repeat.",
+    ),
+]
+Benches = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--bench", metavar="FILE", help="A bench of the rungs: the faster is gone to; repeat."
+    ),
+]
+Alertmanagers = Annotated[
+    list[str] | None,
+    typer.Option("--alertmanager", metavar="URL", help="Tell this Alertmanager; repeat."),
+]
+Notify = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--notify",
+        metavar="URL",
+        help="Tell this apprise URL (better: SPECCTL_NOTIFY); repeat.",
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say who would be told what; tell nobody.")]
+Listen = Annotated[
+    str,
+    typer.Option(metavar="HOST:PORT", help="Where /metrics and /healthz are; `none`: nowhere."),
+]
+Lasting = Annotated[
+    str | None,
+    typer.Option("--for", metavar="TIME", help="How long; until SIGTERM if not given."),
+]
+
+
 @source_without(*_NOT)
 def watch(
     source: SourceOptions,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The deployment.")],
-    auto: Annotated[
-        bool, typer.Option("--auto", help="Move by itself; else it proposes, and waits for a yes.")
-    ] = False,
-    every: Annotated[
-        str, typer.Option("--every", metavar="TIME", help="Time between two looks.")
-    ] = "15s",
-    baseline: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--baseline",
-            metavar="NAME",
-            help="A baseline (or file); each is used for the method and K it is of; repeat.",
-        ),
-    ] = None,
-    bench: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--bench", metavar="FILE", help="A bench of the rungs: the faster is gone to; repeat."
-        ),
-    ] = None,
-    alertmanager: Annotated[
-        list[str] | None,
-        typer.Option("--alertmanager", metavar="URL", help="Tell this Alertmanager; repeat."),
-    ] = None,
-    notify: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--notify",
-            metavar="URL",
-            help="Tell this apprise URL (better: SPECCTL_NOTIFY); repeat.",
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say who would be told what; tell nobody.")
-    ] = False,
-    listen: Annotated[
-        str,
-        typer.Option(metavar="HOST:PORT", help="Where /metrics and /healthz are; `none`: nowhere."),
-    ] = "127.0.0.1:9468",
-    for_: Annotated[
-        str | None,
-        typer.Option("--for", metavar="TIME", help="How long; until SIGTERM if not given."),
-    ] = None,
+    auto: Auto = False,
+    every: Every = "15s",
+    baseline: Baselines = None,
+    bench: Benches = None,
+    alertmanager: Alertmanagers = None,
+    notify: Notify = None,
+    dry_run: DryRun = False,
+    listen: Listen = "127.0.0.1:9468",
+    for_: Lasting = None,
     state: StateOption = None,
     namespace: NamespaceOption = None,
     context: ContextOption = None,
