@@ -187,7 +187,7 @@ def accepted(asked: Asked, proposal: str) -> int:
         return preview_of(asked, shown.kind, shown.target)
     move = accept(cluster, namespace, name, proposal, who(), time.time())
     place = namespace or cluster.namespace
-    ended = carried(asked.connect, place, name, move, Told(), continued=True)
+    ended = carried(asked.connect, place, name, move, Told(), baseline=move.well, continued=True)
     code = {"done": 0, "failed": 2, "refused": 2}.get(ended.outcome or "", 3)
     try:
         concluded(cluster, namespace, name, move, ended, who(), time.time())

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 import speccli.commands.fallback as command
+from speccli.core.baseline import Baseline, Key
+from speccli.core.fallback import carrying
+from speccli.core.fallback.carrying import Ended
 from tests.core.fallback.watched import ZERO, Watched
 from tests.support.recordings import specctl
 
@@ -70,3 +73,22 @@ def test_it_is_made_and_told_as_json(watched: Watched) -> None:
     )
     assert made["proposal"]["outcome"] == "done"
     assert watched.audit == ["proposed", "accepted", "done"]
+
+
+def test_a_canary_of_it_is_held_to_the_baseline_that_it_was_proposed_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = Watched(auto=False)
+    made.world.go()
+    made.baselines = (Baseline("prod", Key(method="eagle3", k=3), 0.71, 2.0, (), 1e4),)
+    made.look(seconds=3900, watch=made.another(auto=False))
+    monkeypatch.setattr(command, "connector", lambda *_: made.connect)
+    held: list[float | None] = []
+
+    def carried(*_: object, baseline: float | None = None, **__: object) -> Ended:
+        held.append(baseline)
+        return Ended("inconclusive", "metrics are gone", 1.0)
+
+    monkeypatch.setattr(carrying, "carried", carried)
+    answer = specctl("fallback", "apply", "chat", "--proposal", proposal(made))
+    assert (answer.exit_code, held) == (3, [0.71])

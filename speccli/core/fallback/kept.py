@@ -154,6 +154,7 @@ def _move(told: Any) -> Move | None:
         at=float(told["at"]),
         configuration=str(told.get("configuration", "")),
         until=_maybe(told.get("until")),
+        well=_maybe(told.get("well")),
     )
 
 

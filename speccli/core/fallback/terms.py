@@ -157,6 +157,8 @@ class Move:
     """That it is meant for; empty: not known, of a former version."""
     until: float | None = None
     """Once begun, after which it is not gone on with; None: not begun."""
+    well: float | None = None
+    """Acceptance rate of the draft when it was well, which a canary is held to; None: not known."""
 
     def begun(self, at: float) -> Move:
         """The same, begun now."""

@@ -15,7 +15,7 @@ from speccli.core.alert.notify import Notifier
 from speccli.core.alert.verdict import Verdict
 from speccli.core.deploy.asked import Reporter
 from speccli.core.errors import SpecctlError
-from speccli.core.fallback.audit import Entry, What, emit, entry
+from speccli.core.fallback.audit import Entry, emit, entry
 from speccli.core.fallback.begun import outdated
 from speccli.core.fallback.carrying import Carrying, Connect, Ended, came_to, carried, fenced
 from speccli.core.fallback.gauges import Gauges
@@ -23,7 +23,8 @@ from speccli.core.fallback.kept import Kept, KeptError, load, save, telling
 from speccli.core.fallback.leading import Leading
 from speccli.core.fallback.lease import Lease
 from speccli.core.fallback.measured import Bench
-from speccli.core.fallback.notices import accept_command, as_verdict, notices
+from speccli.core.fallback.news import Teller
+from speccli.core.fallback.notices import as_verdict, notices
 from speccli.core.fallback.policy import after, decide
 from speccli.core.fallback.sight import Looking, Seen, Sight, baseline_of
 from speccli.core.fallback.signs import DOWN, Crashes
@@ -33,11 +34,8 @@ from speccli.core.fallback.terms import (
     Go,
     Move,
     Moved,
-    Propose,
     Sign,
     Situation,
-    State,
-    Stay,
     Terms,
 )
 
@@ -53,11 +51,6 @@ _LEAVE_S = 8.0
 """How long a move may take to notice that it is to stop."""
 ACCEPTED_S = 3600.0
 """How long who accepted a proposal may take to carry it out before others are decided on."""
-_TOLD: dict[str, What] = {
-    "bottom": "exhausted",
-    "exhausted": "exhausted",
-    "stays_down": "stays_down",
-}
 
 
 @dataclass(slots=True)
@@ -205,7 +198,12 @@ class Watch:
                 kept = replace(kept, state=state)
         terms = Terms.of(now.found.top.fallback, auto=self.auto, every_s=self.looking.every_s)
         decision, state = decide(kept.state, situation, terms, at)
-        entries = self._entries(kept.state, state, decision, at)
+        if state.proposal is not None:
+            state = replace(state, proposal=replace(state.proposal, well=self._well(now)))
+        teller = Teller(self._name, self._place, self.lease.who)
+        entries = teller.news(kept.state, state, decision, self._why, at)
+        if any(each.what == "proposed" for each in entries):
+            self.gauges.proposed()
         if isinstance(decision, Go):
             decision = Go(decision.move.begun(at))
             state = replace(state, under_way=decision.move)
@@ -247,34 +245,6 @@ class Watch:
     def _fenced(self, deadline_s: float | None) -> Cluster:
         return fenced(self.connect, lambda: self.lease.leads and not self._stopping)(deadline_s)
 
-    def _entries(
-        self, before: State, state: State, decision: Decision, at: float
-    ) -> tuple[Entry, ...]:
-        """What of it is news, for the audit."""
-        found: list[Entry] = []
-        add = found.append
-        for made in (m for m in state.moves if m not in before.moves):
-            words = f"{made.source} → {made.target}, not by this watch"
-            add(entry("moved_by_others", self._name, "others", at, words))
-        old, new = before.proposal, state.proposal
-        if old is not None and (new is None or new.id != old.id) and not isinstance(decision, Go):
-            words = f"proposal {old.id} is withdrawn: {_words(decision)}"
-            add(entry("withdrawn", self._name, self.lease.who, at, words, old))
-        if isinstance(decision, Propose) and (old is None or old.id != decision.move.id):
-            self.gauges.proposed()
-            add(entry("proposed", self._name, self.lease.who, at, self._proposal(decision), new))
-        if isinstance(decision, Go):
-            words = f"{decision.move.source} → {decision.move.target}: {decision.move.why}"
-            add(entry("begun", self._name, self.lease.who, at, words, decision.move))
-        if isinstance(decision, Stay) and decision.why in _TOLD and decision.why != self._why:
-            add(entry(_TOLD[decision.why], self._name, self.lease.who, at, decision.words))
-        return tuple(found)
-
-    def _proposal(self, decision: Propose) -> str:
-        move = decision.move
-        yes = accept_command(self._name, self._place, move.id)
-        return f"{move.source} → {move.target}: {move.why} ({decision.words}); to accept: {yes}"
-
     def _say_why(self, decision: Decision) -> None:
         why = decision.why if not isinstance(decision, Go) else "moving"
         if why != self._why and not isinstance(decision, Go):
@@ -305,9 +275,13 @@ class Watch:
         await self._tell((told,))
         return kept
 
-    def _begin(self, move: Move, now: Standing, *, continued: bool) -> None:
+    def _well(self, now: Standing) -> float | None:
+        """Acceptance rate of the recipe's own draft in a baseline of it."""
         base = baseline_of(self.looking.baselines, top_label(now.found), own=True)
-        well = None if base is None else base.rate
+        return None if base is None else base.rate
+
+    def _begin(self, move: Move, now: Standing, *, continued: bool) -> None:
+        well = self._well(now)
 
         def work() -> Ended:
             return self.carry(
@@ -377,10 +351,6 @@ class Watch:
                 await asyncio.to_thread(emit, self._fenced(None), told, self._place)
             except SpecctlError as error:
                 self._warn(f"no Event of it: {error.message}")
-
-
-def _words(decision: Decision) -> str:
-    return decision.move.why if isinstance(decision, Go) else decision.words
 
 
 def _with(situation: Situation, seen: Seen, crash: Sign | None) -> Situation:

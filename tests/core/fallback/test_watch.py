@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from speccli.core.baseline import Baseline, Key
 from speccli.core.deploy import cluster as deploying
 from speccli.core.deploy.asked import Asked
 from speccli.core.errors import UsageError
@@ -89,6 +90,22 @@ def carry_accepted(watched: Watched, proposal: str) -> Ended:
     ended = carried(watched.connect, "llm", "chat", move, watched.world.heard)
     concluded(server, None, "chat", move, ended, "me@here", watched.at)
     return ended
+
+
+def test_a_return_that_a_person_accepts_is_held_to_the_baseline_of_the_watch() -> None:
+    watched = Watched(auto=False)
+    watched.world.go()  # by hand, so that the way back is proposed
+    watched.baselines = tuple(
+        Baseline(f"of {method}", Key(method=method, k=3), rate, 2.0, (), 1e4)
+        for method, rate in (("ngram", 0.2), ("eagle3", 0.71))
+    )
+    watch = watched.another(auto=False)
+    watched.look(seconds=3900, watch=watch)
+    move = watched.kept.state.proposal
+    assert move is not None
+    assert (move.kind, move.well) == ("restore", 0.71)
+    accepted: Any = accept(watched.server, None, "chat", move.id, "me@here", watched.at)  # type: ignore[arg-type]
+    assert accepted.well == 0.71
 
 
 def test_while_a_person_carries_a_proposal_nothing_else_is_proposed() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from speccli.core.alert.notify import Notifier
 from speccli.core.alert.notify.notice import News
 from speccli.core.alert.verdict import Verdict
+from speccli.core.baseline import Baseline
 from speccli.core.config import Settings
 from speccli.core.fallback.gauges import Gauges
 from speccli.core.fallback.kept import Kept, from_object
@@ -140,6 +141,7 @@ class Watched:
         self.left: list[str] = []
         self.looks = 0
         self.batch = Number.known(8.0)
+        self.baselines: tuple[Baseline, ...] = ()
         self.lines: list[str] = []
         self.channel = Channel()
         self.lease = Led()
@@ -152,7 +154,7 @@ class Watched:
 
     def another(self, *, auto: bool = True, lease: Led | None = None) -> Watch:
         """Another process that watches the same."""
-        looking = Looking("chat", "llm", Settings(), 30.0)
+        looking = Looking("chat", "llm", Settings(), 30.0, self.baselines)
         return Watch(
             self.connect,
             lease or self.lease,  # type: ignore[arg-type]
