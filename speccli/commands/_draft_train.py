@@ -92,8 +92,6 @@ Against = Annotated[
         "--against", metavar="NAME=DIR", help="Another head to measure beside it; repeat."
     ),
 ]
-
-
 Image = Annotated[
     str | None,
     typer.Option(help="With --to kubernetes: an image with vLLM and Speculators in it."),
@@ -104,48 +102,60 @@ ModelsClaim = Annotated[
 ]
 
 
+Method = Annotated[Head, typer.Option(help="What kind of head.")]
+By = Annotated[
+    Backend, typer.Option("--backend", help="Who trains; for specforge a run file is written.")
+]
+Prompts = Annotated[
+    int | None, typer.Option(min=10, help="Prompts to train on.", show_default="all")
+]
+HeldOut = Annotated[
+    int, typer.Option(min=0, help="Prompts of each dataset that are not trained on.")
+]
+Accept = Annotated[
+    bool, typer.Option("--accept/--no-accept", help="Measure acceptance afterwards.")
+]
+AcceptPrompts = Annotated[int, typer.Option(min=1, help="Prompts of each test.")]
+Depth = Annotated[int, typer.Option("--k", min=1, max=64, help="Tokens drafted a step.")]
+Where = Annotated[To, typer.Option("--to", help="Train here, or as a Job.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="With --to kubernetes: print the objects instead.")
+]
+Extra = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[-- ARGS…]", help="More arguments of vllm serve, to measure with."),
+]
+
+
 def train(
     target: Target,
     out: Out,
-    method: Annotated[Head, typer.Option(help="What kind of head.")] = Head.EAGLE3,
-    backend: Annotated[
-        Backend, typer.Option(help="Who trains; for specforge a run file is written.")
-    ] = Backend.SPECULATORS,
+    method: Method = Head.EAGLE3,
+    backend: By = Backend.SPECULATORS,
     data: DataNames = None,
     tests: TestNames = None,
     data_folder: Folder = None,
     minutes: Minutes = None,
     steps: Steps = None,
     init: Init = None,
-    prompts: Annotated[
-        int | None, typer.Option(min=10, help="Prompts to train on.", show_default="all")
-    ] = None,
-    held_out: Annotated[
-        int, typer.Option(min=0, help="Prompts of each dataset that are not trained on.")
-    ] = 1000,
+    prompts: Prompts = None,
+    held_out: HeldOut = 1000,
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
     changes: Changes = None,
     python: Python = None,
-    accept: Annotated[
-        bool, typer.Option("--accept/--no-accept", help="Measure acceptance afterwards.")
-    ] = True,
-    accept_prompts: Annotated[int, typer.Option(min=1, help="Prompts of each test.")] = 100,
-    k: Annotated[int, typer.Option("--k", min=1, max=64, help="Tokens drafted a step.")] = 3,
+    accept: Accept = True,
+    accept_prompts: AcceptPrompts = 100,
+    k: Depth = 3,
     against: Against = None,
-    to: Annotated[To, typer.Option("--to", help="Train here, or as a Job.")] = To.LOCAL,
+    to: Where = To.LOCAL,
     image: Image = None,
     models_claim: ModelsClaim = None,
     storage: Annotated[str, typer.Option(help="With --to kubernetes: of the claim.")] = "50Gi",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With --to kubernetes: print the objects instead.")
-    ] = False,
+    dry_run: DryRun = False,
     namespace: NamespaceOption = None,
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
-    extra: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[-- ARGS…]", help="More arguments of vllm serve, to measure with."),
-    ] = None,
+    extra: Extra = None,
     output_format: FormatOption = output.Format.TABLE,
 ) -> None:
     """Train a head on the target's own answers, check it, load it and measure it.
@@ -154,28 +164,14 @@ def train(
     again goes on where it ended, and --steps or --minutes may be raised. Prompts that a bench takes
     first are held out.
     """
-    from speccli.core.bench.progress import Progress
-    from speccli.core.training.flow import Measuring, for_specforge
-    from speccli.core.training.flow import train as flow
     from speccli.core.training.job import Wanted
-    from speccli.core.training.options import heads, python_for
-    from speccli.core.views import training as view
 
+    named, test_names, sets = tuple(data or ("sharegpt",)), tuple(tests or ()), tuple(changes or ())
     wanted = Wanted(
-        target=target,
-        out=out,
-        method=method.value,
-        data=tuple(data or ("sharegpt",)),
-        tests=tuple(tests or ()),
-        folder=data_folder,
-        minutes=minutes,
-        steps=steps,
-        init=init,
-        prompts=prompts,
-        held_out=held_out,
-        seed=seed,
-        changes=tuple(changes or ()),
-    )
+        target=target, out=out, method=method.value, data=named, tests=test_names,
+        folder=data_folder, minutes=minutes, steps=steps, init=init, prompts=prompts,
+        held_out=held_out, seed=seed, changes=sets,
+    )  # fmt: skip
     if to is To.KUBERNETES:
         if backend is Backend.SPECFORGE or against or extra:
             raise UsageError(
@@ -184,19 +180,41 @@ def train(
             )
         claims = (models_claim, storage)
         _as_job(wanted, image, claims, dry_run, (kubeconfig, context, namespace))
-        raise typer.Exit(0)
-    if backend is Backend.SPECFORGE:
-        file, unchecked = for_specforge(wanted, python_for(python), _tell)
-        diagnostics.say(f"{file}: {unchecked or 'SpecForge takes it'}")
-        output.text(f"specforge train --config {file}")
-        raise typer.Exit(0)
-    measuring = Measuring(
-        k=k, prompts=accept_prompts, against=heads(against), extra_args=tuple(extra or ())
-    )
+    elif backend is Backend.SPECFORGE:
+        _for_specforge(wanted, python)
+    else:
+        prompts_of_each = accept_prompts if accept else None
+        _here(wanted, python, (k, prompts_of_each, against, extra), output_format)
+
+
+def _for_specforge(wanted: Wanted, python: str | None) -> None:
+    from speccli.core.training.flow import for_specforge
+    from speccli.core.training.options import python_for
+
+    file, unchecked = for_specforge(wanted, python_for(python), _tell)
+    diagnostics.say(f"{file}: {unchecked or 'SpecForge takes it'}")
+    output.text(f"specforge train --config {file}")
+
+
+def _here(
+    wanted: Wanted,
+    python: str | None,
+    measured: tuple[int, int | None, list[str] | None, list[str] | None],
+    output_format: output.Format,
+) -> None:
+    """Trains on this machine. `measured`: K, prompts (None: not at all), other heads, arguments."""
+    from speccli.core.bench.progress import Progress
+    from speccli.core.training.flow import Measuring
+    from speccli.core.training.flow import train as flow
+    from speccli.core.training.options import heads, python_for
+    from speccli.core.views import training as view
+
+    k, prompts, against, extra = measured
+    others, arguments = heads(against), tuple(extra or ())
     outcome = flow(
         wanted,
         python_for(python),
-        measuring if accept else None,
+        Measuring(k=k, prompts=prompts, against=others, extra_args=arguments) if prompts else None,
         _tell,
         Progress(diagnostics.say, diagnostics.progress),
     )

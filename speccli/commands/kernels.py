@@ -28,6 +28,36 @@ app = typer.Typer(
 )
 
 
+Image = Annotated[str | None, typer.Option(metavar="IMAGE", help="With --job: the image to check.")]
+Deployment = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="With --job: the image and placement of a deployment."),
+]
+Node = Annotated[
+    str | None, typer.Option(metavar="NAME", help="With --job: the one node to check.")
+]
+Container = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="With --exec: its container.", show_default="the engine's"),
+]
+Python = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH",
+        help="With --local: the interpreter that has torch and the engine.",
+        show_default="specctl's own",
+    ),
+]
+Only = Annotated[
+    list[str] | None, typer.Option(metavar="NAME", help="A check, or a prefix of some; repeat.")
+]
+Soak = Annotated[float, typer.Option(min=0.0, metavar="MIN", help="Also minutes of verify steps.")]
+Svg = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="With --cost: draw the curves here.")
+]
+Deadline = Annotated[str, typer.Option(metavar="TIME", help="Wall clock of the run.")]
+
+
 @app.callback(epilog=_EPILOG)
 def _group() -> None:
     """Check the kernels that verify drafts, on this GPU and in this image."""
@@ -44,51 +74,26 @@ def check(
     pod: Annotated[
         str | None, typer.Option("--exec", metavar="POD", help="Inside a pod that runs.")
     ] = None,
-    image: Annotated[
-        str | None, typer.Option(metavar="IMAGE", help="With --job: the image to check.")
-    ] = None,
-    deployment: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="With --job: the image and placement of a deployment."),
-    ] = None,
-    node: Annotated[
-        str | None, typer.Option(metavar="NAME", help="With --job: the one node to check.")
-    ] = None,
-    container: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="With --exec: its container.", show_default="the engine's"
-        ),
-    ] = None,
+    image: Image = None,
+    deployment: Deployment = None,
+    node: Node = None,
+    container: Container = None,
     namespace: NamespaceOption = None,
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
-    python: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH",
-            help="With --local: the interpreter that has torch and the engine.",
-            show_default="specctl's own",
-        ),
-    ] = None,
-    only: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A check, or a prefix of some; repeat.")
-    ] = None,
+    python: Python = None,
+    only: Only = None,
     speed: Annotated[
         bool, typer.Option("--speed", help="Also the rejection samplers side by side.")
     ] = False,
     cost: Annotated[bool, typer.Option("--cost", help="Also the verify-cost curves.")] = False,
-    soak: Annotated[
-        float, typer.Option(min=0.0, metavar="MIN", help="Also minutes of verify steps.")
-    ] = 0.0,
+    soak: Soak = 0.0,
     mutants: Annotated[
         bool, typer.Option("--mutants", help="Also prove that the checks catch faults.")
     ] = False,
     seed: Annotated[int | None, typer.Option(help="Of everything random.")] = None,
-    svg: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --cost: draw the curves here.")
-    ] = None,
-    deadline: Annotated[str, typer.Option(metavar="TIME", help="Wall clock of the run.")] = "15m",
+    svg: Svg = None,
+    deadline: Deadline = "15m",
     output_format: FormatOption = output.Format.TABLE,
 ) -> None:
     """Say whether the kernels that verify drafts are right here, before traffic is let in.
@@ -129,10 +134,8 @@ def job(
         str, typer.Option("--namespace", "-n", metavar="NS", help="Where it will run.")
     ] = "default",
     node: Annotated[str | None, typer.Option(metavar="NAME", help="The one node to check.")] = None,
-    only: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A check, or a prefix of some; repeat.")
-    ] = None,
-    deadline: Annotated[str, typer.Option(metavar="TIME", help="Wall clock of the run.")] = "15m",
+    only: Only = None,
+    deadline: Deadline = "15m",
 ) -> None:
     """Print the Job that runs the checks on a node, for `kubectl apply -f -`.
 

@@ -20,25 +20,39 @@ if TYPE_CHECKING:
     from speccli.core.report.build import Report
 
 
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="[FILE…]", help="Benches; several are taken as one."),
+]
+Each = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--each",
+        metavar="NAME=FILE",
+        help="Several models, a report each under one first page; repeat.",
+    ),
+]
+Estimates = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="With --each: what `specctl plan` says, beside what was measured."
+    ),
+]
+Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        metavar="NAME",
+        help="A hosted model to compare the cost with; repeat.",
+        show_default="the newest of Anthropic and OpenAI",
+    ),
+]
+
+
 def command(
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="[FILE…]", help="Benches; several are taken as one."),
-    ] = None,
-    each: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--each",
-            metavar="NAME=FILE",
-            help="Several models, a report each under one first page; repeat.",
-        ),
-    ] = None,
-    estimates: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="With --each: what `specctl plan` says, beside what was measured."
-        ),
-    ] = None,
+    files: Files = None,
+    each: Each = None,
+    estimates: Estimates = None,
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Where the report goes.")
     ] = Path("outputs"),
@@ -53,15 +67,7 @@ def command(
         float | None,
         typer.Option(min=0.0, help="Price of one GPU for an hour.", show_default="the bench's"),
     ] = None,
-    model: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--model",
-            metavar="NAME",
-            help="A hosted model to compare the cost with; repeat.",
-            show_default="the newest of Anthropic and OpenAI",
-        ),
-    ] = None,
+    model: Models = None,
 ) -> None:
     """Write a bench as Markdown, HTML, JSON and a skill card.
 
