@@ -16,17 +16,23 @@ from driver.places import CHECKOUT, LAB, Places, Stop, say, specctl
 
 
 def unpack(places: Places, parts: Path) -> int:
-    """Joins the parts that `pack` made, and lays out what is in them."""
+    """Joins the parts that `pack` made, as many as are there, and lays out what is in them."""
     kit = places.work / "kit"
-    if (kit / "done").exists():
-        say(f"{kit}: unpacked before")
-        return 0
     kit.mkdir(parents=True, exist_ok=True)
     done = subprocess.run([LAB / "unpack", parts, kit], check=False)
     if done.returncode:
         raise Stop(f"unpack: ended with {done.returncode}: are all parts in {parts}?")
-    (kit / "done").touch()
+    missing = [name for name in KIT if not (kit / f"{name}.done").exists()]
+    say(f"unpack: {'without ' + ', '.join(missing) if missing else 'all there'}")
+    if (kit / "engine.done").exists():
+        # Once, and not by every server that starts.
+        command = [places.engine, "-m", "compileall", "-q", "-j", "0", str(kit / "engine" / "vllm")]
+        subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
     return 0
+
+
+KIT = ("engine", "specctl", "smollm2-135m", "data", "heads", "trainer")
+"""What `pack` makes; the last is for `train`."""
 
 
 def check(places: Places, more: list[str]) -> int:
