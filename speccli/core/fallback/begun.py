@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from speccli.core.fallback.kept import Kept
+from speccli.core.fallback.refusals import is_held
 from speccli.core.fallback.standing import Standing
 from speccli.core.fallback.terms import LASTS_S, Move
 
@@ -36,7 +37,8 @@ def through(now: Standing, move: Move) -> bool:
     if here.busy is not None:
         return False
     if move.kind == "restore":
-        return here.at == 0 and current.restores is not None and current.state == "ready"
+        made = current.restores is not None and current.state == "ready"
+        return here.at == 0 and made and not is_held(current)
     names = [step.name for step in here.ladder]
     return move.target in names and here.at >= names.index(move.target)
 

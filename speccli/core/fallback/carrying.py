@@ -113,7 +113,7 @@ def _carry(
 def _came_to(moved: carry.Outcome) -> Outcome | None:
     """What it is told as; None: it was not ready in time, and is gone on with."""
     if moved.end != "unproven":
-        return "failed" if moved.end == "undone" else "done"
+        return "done" if moved.end == "moved" else "failed"
     ended = moved.last.ended
     return "unproven" if ended is not None and ended.end == "done" else None
 

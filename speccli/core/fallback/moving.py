@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from speccli.core.deploy import cluster as deploying
 from speccli.core.deploy.asked import Asked, Reporter
-from speccli.core.errors import ExitCode
+from speccli.core.errors import ExitCode, SpecctlError
 from speccli.core.fallback import pools
 from speccli.core.fallback.serving import Serving
 from speccli.core.manifests.options import Traffic
@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 
 Connect = Callable[[float | None], "Cluster"]
 Mechanism = Literal["switch", "rolling"]
-End = Literal["moved", "undone", "unproven"]
+End = Literal["moved", "undone", "unproven", "stayed"]
 """undone: what came was refuted, and what was before serves. unproven: it serves, and whether it
-drafts is not to be told."""
+drafts is not to be told. stayed: what comes has too few servers, and no request has moved."""
 ANSWER_S = 120.0
 """For one answer of a model: a cold one takes long."""
 _RAISE_S = 900.0
 """How long further servers of a pool are waited for, where its autoscaler makes them."""
+_HELD_S = 180.0
+"""How long a main pool's autoscaler is kept from taking servers away once it serves: its metrics
+tell of the new load only then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class Outcome:
             "moved": ExitCode.OK,
             "undone": ExitCode.CRITICAL,
             "unproven": ExitCode.UNKNOWN,
+            "stayed": ExitCode.UNKNOWN,
         }[self.end]
 
 
@@ -106,26 +110,56 @@ class Mover:
         """Servers first, then the traffic, then the proof that it is taken.
 
         Where nobody is served, the traffic does not wait for further servers: they come with it.
+        To the main pool it goes only once that has all that the load needs: the standby serves.
         """
         here = self.here
         if seen.doubt is not None:
             self.note(f"the pool {to} could not be proven before it serves: {seen.doubt}")
-        need = self._need(to)
-        goal = need.goal
-        if goal > need.there and pools.serves(self.cluster, here):
-            self._raise(to, need)
+        served, need = pools.serves(self.cluster, here), self._need(to)
+        if to == "main" and served and (short := pools.short(need)):
+            return self._stays(short, restores)
+        goal = need.goal if to == "standby" else min(need.goal, need.wanted)
+        if served and (goal > need.there or (to == "main" and seen.ready < need.wanted)):
+            ready = self._raise(to, need)
+            if to == "main" and ready < need.wanted:
+                words = f"{ready} of {need.wanted} servers of the pool main were ready in time"
+                return self._stays(f"{words} ({need.words})", restores)
         elif goal > need.there:
             self.note(
                 f"no server of the pool {here.traffic} is ready: the pool {to} takes the traffic "
                 f"with {need.there} of {goal} servers, and gets the others meanwhile"
             )
-        raised = {to: goal} if to == "standby" and goal > here.unit(to).least else {}
+        unit = here.unit(to, raised={})
+        held = goal > unit.least and (to == "standby" or unit.autoscaled)
+        raised = {to: goal} if held else {}
         asked = replace(here.asked(traffic=to, raised=raised), restores=restores)
-        return self._switched(here, asked, replace(here, options=asked.options).words)
+        made = self._switched(here, asked, replace(here, options=asked.options).words)
+        return self._let_go(made, asked)
 
     def completed(self, former: Serving) -> Outcome:
         """A switch that was begun, to its end."""
-        return self._switched(former, self.here.asked(), self.here.words)
+        asked = replace(self.here.asked(), restores=self.here.revision.restores)
+        return self._let_go(self._switched(former, asked, self.here.words), asked)
+
+    def lacks(self, to: Traffic) -> str | None:
+        """Why a pool cannot have the servers that the load needs now; None: it can.
+
+        Where nobody is served that is no reason: any server is better than none.
+        """
+        if not pools.serves(self.cluster, self.here):
+            return None
+        return pools.short(pools.need(self.cluster, self.here, to))
+
+    def _stays(self, why: str, restores: int | None) -> Outcome:
+        """As it was, since what comes has too few servers; a canary and its verdict go too."""
+        here = self.here
+        self._reporter.warn(f"{why}: the traffic stays with the pool {here.traffic}")
+        back = here.revision.number if restores is None else restores
+        asked = replace(here.asked(), restores=back, awaited=(here.traffic,))
+        last = self.deploy(asked, wait=True)
+        words = f"{here.name}: {why}; {here.words} serves on"
+        took = self.clock() - self._began
+        return self._outcome("switch", here.words, here.words, "stayed", words, took, last)
 
     def _need(self, to: Traffic) -> pools.Need:
         """How many servers of a pool the traffic needs, as far as there are GPUs."""
@@ -137,20 +171,40 @@ class Mover:
             )
         return need
 
-    def _raise(self, to: Traffic, need: pools.Need) -> None:
-        """See that a pool has them, before it takes the traffic."""
-        here = self.here
+    def _raise(self, to: Traffic, need: pools.Need) -> int:
+        """See that a pool has them, before it takes the traffic; how many are ready."""
+        here, enough = self.here, min(need.goal, need.wanted)
         self._reporter.say(
-            f"the pool {to} gets {need.goal} servers before it takes the traffic: {need.words}"
+            f"the pool {to} gets {enough} servers before it takes the traffic: {need.words}"
         )
-        asked = here.asked(raised={**here.options.raised, to: need.goal})
-        self.deploy(replace(asked, awaited=(to,)), wait=True)
+        if need.goal > need.there:
+            asked = here.asked(raised={**here.options.raised, to: need.goal})
+            if wrong := refuted(self.deploy(replace(asked, awaited=(to,)), wait=True)):
+                self.note(f"further servers of the pool {to}: {wrong}")
         patience = self._terms.timeout_s or _RAISE_S
         ready = pools.await_servers(
-            self.cluster, here, to, need.goal, patience, clock=self.clock, sleep=self.sleep
+            self.cluster, here, to, enough, patience, clock=self.clock, sleep=self.sleep
         )
-        if ready < need.goal:
-            self.note(f"{ready} of {need.goal} servers of the pool {to} were ready in time")
+        if ready < enough:
+            self.note(f"{ready} of {enough} servers of the pool {to} were ready in time")
+        return ready
+
+    def _let_go(self, made: Outcome, asked: Asked) -> Outcome:
+        """The main pool's autoscaler decides again, once it sees what runs there."""
+        options = asked.options
+        if options.traffic != "main" or "main" not in options.raised or made.end == "undone":
+            return made
+        self._reporter.say(f"its autoscaler decides again in {_HELD_S:.0f} s")
+        self.sleep(_HELD_S)
+        told = replace(asked, options=replace(options, raised={}), awaited=("main",))
+        try:
+            self.deploy(told, wait=True)
+        except SpecctlError as error:
+            self.note(
+                f"the main pool keeps {options.raised['main']} servers at least until "
+                f"{made.name} is deployed again: {error.message}"
+            )
+        return replace(made, notes=tuple(self._notes))
 
     def _switched(self, former: Serving, asked: Asked, target: str) -> Outcome:
         to = asked.options.traffic
@@ -191,6 +245,8 @@ class Mover:
     ) -> Outcome:
         """The main pool is replaced while the standby serves, and then takes the traffic."""
         here, target = self.here, replace(self.here, recipe=recipe)
+        if short := self.lacks("main"):
+            return self._stays(short, restores)
         if restarted is not None:
             target = replace(target, options=replace(here.options, restarted=restarted))
         self._reporter.say("the main pool is replaced while the pool standby serves")

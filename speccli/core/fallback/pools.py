@@ -20,6 +20,7 @@ from speccli.core.kube.rollout import Ended, look
 from speccli.core.manifests.build import objects
 from speccli.core.manifests.names import pool_name
 from speccli.core.manifests.options import Traffic
+from speccli.core.manifests.pools import units
 from speccli.core.manifests.scaling import running_target
 from speccli.core.sources.base import Scrape
 
@@ -121,13 +122,34 @@ def need(cluster: Cluster, here: Serving, to: Traffic) -> Need:
     return Need(wanted, have + _placed(cluster, here, to, wanted), have, words)
 
 
+def short(need: Need) -> str | None:
+    """Why a pool cannot take what is served elsewhere; None: it finds all the GPUs it needs."""
+    if need.goal >= need.wanted:
+        return None
+    return (
+        f"the load needs {need.wanted} servers of it ({need.words}), and there is room for "
+        f"{need.goal}"
+    )
+
+
 def _placed(cluster: Cluster, here: Serving, to: Traffic, wanted: int) -> int:
     """Further servers of a pool that find GPUs; all, where nobody can tell."""
     unit = here.unit(to, raised={to: wanted})
     made = objects(here.recipe, here.options)
     seen = room.look(cluster, [unit], made, here.namespace)
     known = seen.stocks[to].unknown is None and seen.stocks[to].per_pod > 0
-    return seen.placed[to] if known else seen.extra(unit)
+    extra = seen.extra(unit)
+    if not known:
+        return extra
+    return min(extra, seen.placed[to] + _given_way(cluster, here))
+
+
+def _given_way(cluster: Cluster, here: Serving) -> int:
+    """Servers that a canary makes room for: it goes before others come."""
+    if "canary" in {unit.pool for unit in units(here.recipe, here.options)}:
+        return 0
+    live = cluster.get("apps/v1", "Deployment", pool_name(here.name, "canary"), here.namespace)
+    return 0 if live is None else replicas_of(live) or 0
 
 
 def _running(cluster: Cluster, here: Serving, servers: int) -> float | None:

@@ -1,4 +1,4 @@
-"""What is remembered of canaries that were refused: it stands in the deployment's own record."""
+"""What is remembered of canaries: it stands in the deployment's own record."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from speccli.core.kube.record import Record, digest, plain_recipe
+from speccli.core.kube.record import Record, Revision, digest, plain_recipe
 from speccli.core.recipes.model import Recipe
 
 MOST_REFUSALS = 2
@@ -28,7 +28,10 @@ class Refusals:
 
 def configuration(recipe: Recipe) -> str:
     """What a refusal holds for: until target, draft, engine or its settings change."""
-    plain = plain_recipe(recipe)
+    return _digest(plain_recipe(recipe))
+
+
+def _digest(plain: Mapping[str, Any]) -> str:
     return digest({key: plain.get(key) for key in _WHAT_DRAFTS})
 
 
@@ -44,6 +47,41 @@ def still_passed(trial: Mapping[str, Any], recipe: Recipe, at: str) -> bool:
         return (datetime.fromisoformat(at) - ended).total_seconds() <= HOLDS_S
     except (ValueError, TypeError):
         return False
+
+
+def last_trial(told: Record, of: str) -> Mapping[str, Any] | None:
+    """What a canary of a configuration came to, where a restore may go on with that.
+
+    Only where nothing came after it but what the restore does itself (servers raised, pods of that
+    configuration, the canary taken away), and none of that was through.
+    """
+    every = (told.current, *told.previous)
+    at = next((i for i, each in enumerate(every) if each.trial is not None), None)
+    if at is None or (trial := every[at].trial) is None or trial.get("configuration") != of:
+        return None
+    beside = told.revision(int(trial["from"]))
+    if beside is None or not all(_is_part(each, beside, of) for each in every[:at]):
+        return None
+    # A return may come in several parts, which say the same of themselves.
+    through = {each.restores for each in every[1:at]} - {None, told.current.restores}
+    return None if through else trial
+
+
+def _is_part(later: Revision, beside: Revision, of: str) -> bool:
+    """Whether a restore made it: as what served beside the canary, or with what was tried."""
+    traffic = beside.options.get("traffic")
+    if later.restores is not None:
+        return later.recipe == beside.recipe or _digest(later.recipe) == of
+    if later.options.get("traffic") != traffic:
+        return False
+    # Behind a standby the main pool is replaced first, before that is a restore.
+    return later.recipe == beside.recipe or (traffic == "standby" and _digest(later.recipe) == of)
+
+
+def is_held(current: Revision) -> bool:
+    """Whether a return is through but for the main pool's autoscaler, which is held still."""
+    raised = current.options.get("raised") or {}
+    return current.restores is not None and "main" in raised
 
 
 def refusals(told: Record, of: str) -> Refusals:

@@ -25,6 +25,8 @@ from speccli.core.fallback.pools import Warm
 from speccli.core.fallback.refusals import (
     MOST_REFUSALS,
     configuration,
+    is_held,
+    last_trial,
     refusals,
     still_passed,
 )
@@ -136,9 +138,10 @@ class _Restore:
     def run(self, *, force: bool) -> Restored:
         """From wherever it is."""
         current, to = self._record.current, target_of(self._found, self._here)
-        tried = self._last_trial()
+        tried = last_trial(self._record, configuration((to or self._here).recipe))
         begun = current.restores is not None and current.state in {"applying", "applied"}
-        if to is None and begun and tried is not None and tried.get("verdict") == "passed":
+        passed = tried is not None and tried.get("verdict") == "passed"
+        if to is None and ((begun and passed) or is_held(current)):
             return self._complete()
         if to is None:
             raise nowhere(self._found)
@@ -148,22 +151,21 @@ class _Restore:
             return self._passed(to, None, str(tried.get("words")))
         if tried is not None and begun:
             return self._taken_away(to, tried, None)
+        return self.kept_from(to, force=force) or self._try(to)
+
+    def kept_from(self, to: Serving, *, force: bool) -> Restored | None:
+        """Why it is not even tried; None: it is. Nothing is changed."""
         if not force and (kept := self._kept_down(to)):
             return kept
-        if blind := self._blind():
-            return self._told("inconclusive", f"{blind}; nothing was changed")
-        if crowded := self._crowded(to):
-            return self._told("inconclusive", f"{crowded}; nothing was changed")
-        return self._try(to)
+        why = self._blind() or self._crowded(to) or self._short(to)
+        return self._told("inconclusive", f"{why}; nothing was changed") if why else None
 
-    def _last_trial(self) -> Mapping[str, Any] | None:
-        """What the canary came to that this restore is about; None: it has had none yet."""
-        for each in (self._record.current, *self._record.previous):
-            if each.trial is not None:
-                return each.trial
-            if each.restores is not None and each is not self._record.current:
-                return None  # that one was through
-        return None
+    def _short(self, to: Serving) -> str | None:
+        """Why the main pool could not take what the standby serves; None: it could."""
+        if self._here.traffic == to.traffic:
+            return None
+        why = self._mover.lacks("main")
+        return f"the traffic stays with the pool standby: {why}" if why else None
 
     # ---- where to ----
 
@@ -178,7 +180,7 @@ class _Restore:
                 f"{what} {seen.count} times and stays down until its draft or the recipe changes, "
                 "or --force has it tried again"
             )
-            return self._told("refused", words)
+            return self._told("refused", words, seen.count)
         pause = timedelta(seconds=seconds(to.recipe.fallback.restore_after) * 2**seen.count)
         due = datetime.fromisoformat(seen.last) + pause
         if datetime.now(UTC) >= due:
@@ -186,7 +188,7 @@ class _Restore:
         words = (
             f"{what} at {seen.last}, and is tried again from {due.isoformat()} on, or by --force"
         )
-        return self._told("refused", words)
+        return self._told("refused", words, seen.count)
 
     def _blind(self) -> str | None:
         """Why the siblings cannot be seen; None: they can."""
@@ -228,10 +230,10 @@ class _Restore:
     def _go_on(self, to: Serving, told: Mapping[str, Any]) -> Restored:
         """A restore whose canary is there, or half there."""
         verdict = told.get("verdict")
-        if verdict == "passed" and not still_passed(told, to.recipe, now()):
-            return self._try(to)
-        if verdict == "passed":
+        if still_passed(told, to.recipe, now()):
             return self._passed(to, None, str(told.get("words")))
+        if verdict == "passed" or told.get("configuration") != configuration(to.recipe):
+            return self._try(to)  # what passed some time ago, or was another, says nothing now
         if verdict is not None:
             return self._taken_away(to, told, None)
         canary = serving(self._found, self._here.namespace, self._record.current)
@@ -309,6 +311,9 @@ class _Restore:
     def _passed(self, to: Serving, found: Comparison | None, words: str) -> Restored:
         self._reporter.say(f"the canary passed ({words}): {to.words} for all")
         moved = self._move(to)
+        if moved.end == "stayed":
+            told = f"{moved.words}; the canary passed: {words}"
+            return self._told("inconclusive", told, 0, found)
         told = moved.words if moved.end != "moved" else f"{moved.words}; the canary: {words}"
         return replace(self._told("passed", told, 0, found), moved=moved)
 

@@ -35,12 +35,13 @@ class World:
         standby: bool = True,
         gpus: int = 16,
         fake: FakeCluster | None = None,
+        options: dict[str, Any] | None = None,
     ) -> None:
         self.fake, self.heard = fake or FakeCluster(gpus), Heard()
         self.clock = itertools.count()
-        options = RenderOptions(**(WITH_STANDBY if standby else PLAIN))
+        given = options or (WITH_STANDBY if standby else PLAIN)
         recipe = load(RECIPE, ["storage.persist=false", *changes])
-        asked = Asked(recipe, options)
+        asked = Asked(recipe, RenderOptions(**given))
         first = deploying.deploy(lambda _: self.fake, asked, self.heard)  # type: ignore[arg-type,return-value]
         assert first.exit_code is ExitCode.OK
         self.fake.calls.clear()

@@ -14,7 +14,7 @@ from speccli.core.fallback.carrying import Ended, came_to, carried
 from speccli.core.fallback.standing import standing
 from speccli.core.fallback.terms import Move
 from tests.core.fallback.test_carry import World
-from tests.core.fallback.test_restoring import Scene
+from tests.core.fallback.test_restoring import Scaled, Scene
 
 DOWN = Move("cafe", "down", "eagle3", "ngram", "ZERO_ACCEPTANCE", "", 1, 0.0)
 
@@ -42,6 +42,14 @@ def test_what_is_not_proven_is_not_done(
 
     monkeypatch.setattr(deploying, "deploy", unproven)
     assert carry(world).outcome == outcome
+
+
+def test_a_rung_that_has_too_few_servers_was_not_reached() -> None:
+    scene = Scaled(13)
+    scene.fake.running = 100.0
+    ended = carry(scene, replace(DOWN, source="ngram", target="none"))
+    assert ended.outcome == "failed"
+    assert "the load needs 8 servers of it" in ended.words
 
 
 def test_a_move_that_is_late_to_the_end_is_unproven_where_its_rung_serves_else_failed() -> None:

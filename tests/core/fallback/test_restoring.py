@@ -17,12 +17,14 @@ from speccli.core.errors import ExitCode, SpecctlError, UsageError
 from speccli.core.fallback import carry, moving
 from speccli.core.fallback.carry import Restored
 from speccli.core.fallback.refusals import configuration, refusals
+from speccli.core.fallback.serving import serving
+from speccli.core.fallback.ways import on_cluster
 from speccli.core.kube.record import recipe_of
 from speccli.core.manifests.options import RenderOptions
 from speccli.core.recipes.load import load
 from tests.core.deploy.fake_cluster import FakeCluster, Killed
 from tests.core.deploy.test_cluster import PLAIN, RECIPE, leads_to
-from tests.core.fallback.test_carry import World, quick
+from tests.core.fallback.test_carry import WITH_STANDBY, World, quick
 
 __all__ = ["quick"]
 
@@ -99,7 +101,7 @@ class Busy(FakeCluster):
             lines += [
                 f'{name}_accepted_tokens_per_pos_total{{engine="0",position="{i}"}} '
                 f"{c['accepted'] * share:.0f}"
-                for i, share in enumerate((0.45, 0.33, 0.22))
+                for i, share in enumerate((0.5, 0.3, 0.2))
             ]
         return ("\n".join(lines) + "\n").encode()
 
@@ -114,8 +116,20 @@ class Busy(FakeCluster):
 class Scene(World):
     """A deployment whose warm standby serves, because its draft went bad."""
 
-    def __init__(self, *changes: str, standby: bool = True, gpus: int = 16) -> None:
-        super().__init__("fallback.canary_drafts=1500", *changes, standby=standby, fake=Busy(gpus))
+    def __init__(
+        self,
+        *changes: str,
+        standby: bool = True,
+        gpus: int = 16,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            "fallback.canary_drafts=1500",
+            *changes,
+            standby=standby,
+            fake=Busy(gpus),
+            options=options,
+        )
         assert self.go().end == "moved"
         self.fake.calls.clear()
 
@@ -229,6 +243,7 @@ def test_it_is_not_tried_again_at_once_and_after_two_refusals_not_at_all(scene: 
     scene.fake.calls.clear()
     down = scene.back()
     assert "2 times and stays down until its draft or the recipe changes, or --force" in down.words
+    assert (kept.refusals, down.refusals) == (1, 2)
     assert scene.fake.calls == []
     scene.busy.acceptance = {}
     assert scene.back(force=True).verdict == "passed"
@@ -352,6 +367,143 @@ def test_a_main_pool_of_a_fixed_number_keeps_it(scene: Scene) -> None:
     assert not [line for line in scene.heard.lines if "the pool main gets" in line]
 
 
+class Scaled(Scene):
+    """One whose autoscalers hold each pool at its minimum; the standby has four servers."""
+
+    def __init__(self, gpus: int, *, standby: int = 4) -> None:
+        options = {**WITH_STANDBY, "autoscaler": "hpa"}
+        super().__init__("scaling.max=8", gpus=gpus, options=options)
+        self.scale("chat-standby", standby)
+        self.slow = False
+        """Whether servers that are asked for do not come."""
+        self.least: list[int] = []
+        """Of the main pool, one after the other."""
+        told = self.fake.apply
+
+        def apply(obj: Any, dry_run: bool = False, **more: Any) -> Any:
+            made = told(obj, dry_run=dry_run, **more)
+            if not dry_run and obj["kind"] == "HorizontalPodAutoscaler":
+                name, least = obj["spec"]["scaleTargetRef"]["name"], obj["spec"]["minReplicas"]
+                if name == "chat" and self.least[-1:] != [least]:
+                    self.least.append(least)
+                if not self.slow and self.replicas(name) < least:
+                    self.scale(name, least)
+            return made
+
+        self.fake.apply = apply  # type: ignore[method-assign,assignment]
+
+    def scale(self, name: str, count: int) -> None:
+        self.fake.apply(
+            {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {"name": name, "namespace": "llm"},
+                "spec": {"replicas": count},
+            },
+            force=True,
+            manager="kube-controller-manager",
+        )
+
+
+def test_the_main_pool_has_the_servers_for_the_load_before_it_gets_the_traffic_back() -> None:
+    scene = Scaled(24)
+    scene.fake.running = 40.0  # each of four: 160, 51 a server
+    seen: list[int] = []
+    told = scene.fake.apply
+
+    def apply(obj: Any, dry_run: bool = False, **more: Any) -> Any:
+        if obj["kind"] == "Service" and obj["metadata"]["name"] == "chat" and not dry_run:
+            seen.append(scene.replicas("chat"))
+        return told(obj, dry_run=dry_run, **more)
+
+    scene.fake.apply = apply  # type: ignore[method-assign,assignment]
+    assert scene.back().verdict == "passed"
+    assert leads_to(scene.fake) == "chat"
+    assert seen[-1] == 4
+    assert scene.least == [1, 4, 1], "held until its metrics tell of the load"
+    assert "raised" not in scene.record.current.options
+    with pytest.raises(UsageError, match="no fallback led to"):
+        scene.back()
+
+
+def test_a_main_pool_that_is_held_is_let_go_by_the_same_again() -> None:
+    scene = Scaled(24)
+    scene.fake.running = 40.0
+    told, away = scene.fake.apply, [False]
+
+    def apply(obj: Any, dry_run: bool = False, **more: Any) -> Any:
+        away[0] = away[0] or "its autoscaler decides again in 180 s" in scene.heard
+        if away[0]:
+            raise SpecctlError("no answer")
+        return told(obj, dry_run=dry_run, **more)
+
+    scene.fake.apply = apply  # type: ignore[method-assign,assignment]
+    first = scene.back()
+    assert first.verdict == "passed"
+    assert first.moved is not None
+    assert first.moved.notes[-1].startswith("the main pool keeps 4 servers at least until chat is")
+    assert scene.record.current.options["raised"] == {"main": 4}
+    scene.fake.apply = told  # type: ignore[method-assign]
+    assert scene.back().verdict == "passed"
+    assert "raised" not in scene.record.current.options
+    assert scene.least == [1, 4, 1]
+    with pytest.raises(UsageError, match="no fallback led to"):
+        scene.back()
+
+
+def test_what_runs_on_the_canary_is_load_of_those_who_stay() -> None:
+    scene = Scaled(24, standby=1)
+    scene.fake.running = 40.0  # and as many on the canary
+    assert scene.back().verdict == "passed"
+    assert scene.least == [1, 2, 1]
+
+
+def test_a_main_pool_that_finds_no_gpus_gets_no_traffic_and_no_canary_is_made() -> None:
+    scene = Scaled(13)
+    scene.fake.running = 100.0
+    before = copy.deepcopy(scene.fake.objects)
+    told = scene.back()
+    assert (told.verdict, told.exit_code) == ("inconclusive", ExitCode.UNKNOWN)
+    assert "the load needs 8 servers of it" in told.words
+    assert "room for 2; nothing was changed" in told.words
+    assert scene.fake.objects == before
+
+
+def test_a_main_pool_that_is_late_gets_no_traffic_and_the_canarys_verdict_is_spent() -> None:
+    scene = Scaled(24)
+    scene.fake.running, scene.slow = 40.0, True
+    told = scene.back()
+    assert (told.verdict, told.exit_code) == ("inconclusive", ExitCode.UNKNOWN)
+    assert "1 of 4 servers of the pool main were ready in time" in told.words
+    assert "ngram, K = 3 serves on; the canary passed" in told.words
+    assert leads_to(scene.fake) == "chat-standby"
+    assert ("Deployment", CANARY) not in scene.fake.objects
+    assert scene.least == [1, 4, 1]
+    scene.slow = False
+    scene.fake.calls.clear()
+    assert scene.back().verdict == "passed"
+    assert any(CANARY in call for call in scene.fake.calls)
+
+
+def test_where_the_standby_died_the_traffic_goes_to_the_main_pool_as_it_is() -> None:
+    scene = Scaled(13)
+    scene.fake.running = 100.0
+    found = on_cluster(scene.fake, None, "chat")[0]  # type: ignore[arg-type]
+    here = serving(found, "llm")
+    scene.fake.ready = lambda each: each["metadata"]["name"] != "chat-standby"
+    mover = moving.Mover(
+        lambda _: scene.fake,  # type: ignore[arg-type,return-value]
+        here,
+        scene.heard,
+        moving.Terms(),
+        0.0,
+        lambda: float(next(scene.clock)),
+        lambda _: None,
+    )
+    assert mover.switch("main", mover.warm("main")).end == "moved"
+    assert leads_to(scene.fake) == "chat"
+
+
 def _stopped(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """A canary passes, and the process ends before anything is moved."""
 
@@ -371,6 +523,14 @@ def _tries(scene: Scene) -> bool:
     scene.busy.acceptance = {CANARY: 0.05}
     told = scene.back()
     return told.verdict == "refused" and any(CANARY in call for call in scene.fake.calls)
+
+
+def test_a_verdict_is_none_once_something_else_was_served(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _stopped(scene, monkeypatch)
+    scene.go("none")
+    assert _tries(scene)
 
 
 def test_a_verdict_is_none_for_another_draft(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -396,6 +556,31 @@ def test_a_verdict_holds_for_an_hour(
     monkeypatch.setattr("speccli.core.fallback.restoring.now", lambda: then)
     scene.busy.acceptance = {CANARY: 0.05}
     assert scene.back().verdict == ("refused" if again else "passed")
+
+
+def test_killed_after_any_write_a_main_pool_that_is_raised_is_let_go_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scaled(24)
+    scene.fake.running = 40.0
+    _stopped(scene, monkeypatch)
+    before = scene.fake.objects
+    for count in range(80):
+        scene.fake.objects, scene.fake.die_after = copy.deepcopy(before), count
+        scene.fake.calls.clear()
+        try:
+            scene.back()
+        except Killed:
+            scene.fake.die_after = None
+            assert scene.back().verdict == "passed", count
+            assert leads_to(scene.fake) == "chat", count
+            current = scene.record.current
+            assert (current.state, current.options.get("raised")) == ("ready", None), count
+            assert scene.least[-1] == 1, count
+        else:
+            assert count > 12
+            return
+    raise AssertionError("never through")
 
 
 @pytest.mark.parametrize("acceptance", [0.6, 0.3], ids=["well", "bad"])
