@@ -55,7 +55,7 @@ class Job:
         body: dict[str, object] = {}
         if self.identity.kind == "vllm":
             body["cache_salt"] = self.salt
-        if self.sampling.output_tokens is not None:
+        elif self.sampling.output_tokens is not None:
             body["min_tokens"] = self.sampling.output_tokens
         return body
 

@@ -130,7 +130,10 @@ class Requests:
         if sampling.top_p is not None:
             body["top_p"] = sampling.top_p
         if sampling.output_tokens is not None:
-            body |= {"min_tokens": sampling.output_tokens, "ignore_eos": True}
+            body["ignore_eos"] = True
+            if self._identity.kind != "vllm":
+                # vLLM needs no more than that, and would mask the end token at every step.
+                body["min_tokens"] = sampling.output_tokens
         if sampling.request_seeds:
             body["seed"] = _seed(f"{self._shape.seed}:{prompt.id}:{again}")
         if prompt.schema is not None:

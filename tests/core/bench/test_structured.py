@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,16 @@ def test_every_request_carries_the_schema_and_the_file_says_which(schema: Path) 
     plain = asked.plan(Asked(arm=("a=http://127.0.0.1:9",)))
     assert "response_format" not in bodies(plain)[0]
     assert plain.spec.datasets[0].sha256 != made.spec.datasets[0].sha256
+
+
+@pytest.mark.parametrize(("kind", "also"), [("vllm", False), ("sglang", True)])
+def test_a_fixed_length_costs_vllm_no_masked_end_token(kind: str, also: bool) -> None:
+    made = asked.plan(Asked(arm=("a=http://127.0.0.1:9",), output_tokens=17))
+    engine = replace(IDENTITY, kind=kind)
+    asks = Requests(made.spec.datasets[0].prompts, SHAPE, made.spec.sampling, engine, "salt")
+    body = json.loads(asks[0].body)
+    assert (body["max_tokens"], body["ignore_eos"]) == (17, True)
+    assert ("min_tokens" in body) is also
 
 
 def test_a_line_may_have_a_schema_of_its_own(tmp_path: Path) -> None:
