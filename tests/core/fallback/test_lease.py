@@ -206,6 +206,25 @@ def test_it_is_held_by_a_thread_and_released_at_the_end(connect: Connect, kept: 
     assert "holderIdentity" not in spec(kept)
 
 
+def test_a_bug_does_not_end_the_thread_that_holds_it(connect: Connect) -> None:
+    broken = True
+
+    def sometimes() -> Cluster:
+        if broken:
+            raise RuntimeError("nobody thought of this")
+        return connect()
+
+    times = Times(duration_s=2, renew_s=1.0, retry_s=0.02)
+    a = Lease(sometimes, "prod", "chat-fallback", identity(), times)
+    with a.held_in_background():
+        until(lambda: a.trouble is not None)
+        assert a.trouble == "a bug in specctl: RuntimeError: nobody thought of this"
+        assert not a.leads
+        broken = False
+        until(lambda: a.leads)
+        assert a.trouble is None
+
+
 def until(true: Callable[[], bool]) -> None:
     ends = time.monotonic() + 10
     while not true():

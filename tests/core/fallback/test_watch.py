@@ -479,6 +479,21 @@ def test_a_new_leader_tells_nothing_anew_and_ends_what_the_former_told() -> None
     assert watched.channel.lines[1:] == ["RESOLVED warning FALLEN_BACK chat"]
 
 
+def test_who_leads_again_knows_what_another_told_meanwhile() -> None:
+    watched = Watched(auto=False)
+    other = watched.another(auto=False, lease=Led(leads=False))
+    watched.look(seconds=30)
+    watched.lease.leads = False
+    other.lease.leads = True  # type: ignore[misc]
+    watched.signs["eagle3"] = (ZERO,)
+    watched.look(seconds=120, watch=other)
+    assert watched.channel.lines == ["FIRING warning FALLBACK_PROPOSED chat"]
+    watched.look()  # follows
+    watched.lease.leads = True
+    watched.look(seconds=60)
+    assert watched.channel.lines == ["FIRING warning FALLBACK_PROPOSED chat"]
+
+
 def test_the_end_of_a_persons_move_does_not_end_one_that_the_watch_began_since(
     watched: Watched,
 ) -> None:
