@@ -68,6 +68,10 @@ class Move:
     out: Path | None
     output_format: output.Format
 
+    def __post_init__(self) -> None:
+        if self.dry_run and self.out:
+            raise UsageError("--dry-run and --out are two ways to see a move", hint="give one")
+
     @property
     def timeout_s(self) -> float | None:
         """For each rollout."""
@@ -101,6 +105,8 @@ def apply(move: Move, rung: str | None, *, wait: bool) -> int:
     from speccli.core.fallback import carry, preview
     from speccli.core.views import fallback_moves as view
 
+    if rung is not None and not rung.strip():
+        raise UsageError("--rung: no name", hint="specctl fallback plan NAME lists the rungs")
     if move.dry_run or move.out:
         made = preview.down(move.connect, move.namespace, move.name, rung, Told())
         return _shown(move, made)
@@ -141,10 +147,15 @@ def restore(move: Move, *, force: bool, baseline: str | None, lasting: str, wind
     from speccli.core.units import seconds
     from speccli.core.views import fallback_moves as view
 
+    lasting_s, window_s = seconds(lasting, what="--canary-for"), seconds(window, what="--window")
+    if not 0 < window_s <= lasting_s:
+        raise UsageError(
+            f"--window {window} of --canary-for {lasting}: no time to compare in",
+            hint="more than 0 s, and no more than the canary is tried",
+        )
+    rate = _rate(baseline)
     if move.dry_run or move.out:
         return _shown(move, preview.back(move.connect, move.namespace, move.name, Told()))
-    lasting_s = seconds(lasting, what="--canary-for")
-    window_s, rate = seconds(window, what="--window"), _rate(baseline)
     with interrupted(_GOES_ON):
         told = carry.restore(
             move.connect,

@@ -25,6 +25,7 @@ from speccli.options import CLUSTER, SourceOptions, source_without
 if TYPE_CHECKING:
     from speccli.core.alert.notify import Notifier
     from speccli.core.baseline import Baseline
+    from speccli.core.bench.results import Result
     from speccli.core.config import Settings
     from speccli.core.fallback.lease import Lease
     from speccli.core.fallback.watch import Watch
@@ -48,7 +49,7 @@ class _How:
     lasting_s: float | None
     state: Path | None
     dry_run: bool
-    benches: tuple[Path, ...]
+    bench: Result | None
 
 
 Auto = Annotated[
@@ -119,6 +120,7 @@ def watch(
     import asyncio
 
     from speccli.core.alert.endpoint import address
+    from speccli.core.bench.merge import read_all
     from speccli.core.errors import UsageError
     from speccli.core.units import seconds
 
@@ -137,7 +139,8 @@ def watch(
         notify=tuple(notify) if notify else given.notify,
     )
     lasting_s = seconds(for_, what="--for") if for_ else None
-    how = _How(auto, every_s, address(listen), lasting_s, state, dry_run, tuple(bench or ()))
+    result = read_all(bench) if bench else None
+    how = _How(auto, every_s, address(listen), lasting_s, state, dry_run, result)
     raise typer.Exit(asyncio.run(_watching(settings, name, baseline or [], how)))
 
 
@@ -213,14 +216,12 @@ def _watch(
     notifier: Notifier,
 ) -> Watch:
     from speccli.core import config
-    from speccli.core.bench.merge import read_all
     from speccli.core.fallback.gauges import Gauges
     from speccli.core.fallback.sight import Looking
     from speccli.core.fallback.watch import Watch
 
-    result = read_all(how.benches) if how.benches else None
     environment = config.here()[0]
-    looking = Looking(name, place, settings, how.every_s, known, result, how.state, environment)
+    looking = Looking(name, place, settings, how.every_s, known, how.bench, how.state, environment)
     return Watch(
         connect,
         lease,

@@ -30,7 +30,7 @@ from speccli.core.deploy.wanted import (
 )
 from speccli.core.engines import vllm_crash, vllm_start
 from speccli.core.engines.local import HOST, last_error
-from speccli.core.errors import SpecctlError, UnreachableError
+from speccli.core.errors import SpecctlError, UnreachableError, UsageError
 from speccli.core.kube.proof import Ask
 from speccli.core.kube.record import Record, from_text
 from speccli.core.state import StateError, write_atomic
@@ -181,13 +181,23 @@ def _answers(url: str) -> bool:
 
 
 def place(state: Path, name: str) -> Here:
-    """Where a deployment of this name is kept."""
+    """Where a deployment of this name is kept.
+
+    Raises:
+        UsageError: no name but a path.
+    """
+    if not _is_name(name):
+        raise UsageError(f"{name!r} is no name of a deployment", hint="specctl list")
     return Here(state / _FOLDER / name)
 
 
 def is_kept(state: Path, name: str) -> bool:
     """Whether one of this name is kept here."""
-    return "/" not in name and (place(state, name).folder / RECORD).is_file()
+    return _is_name(name) and (place(state, name).folder / RECORD).is_file()
+
+
+def _is_name(name: str) -> bool:
+    return name not in ("", ".", "..") and "/" not in name and "\0" not in name
 
 
 def every(state: Path) -> list[Here]:

@@ -85,7 +85,7 @@ def of_cluster(
         UsageError: no such deployment, or something in `asked` that cannot be.
         SpecctlError: the cluster cannot be asked for the record.
     """
-    result = read_all(asked.benches) if asked.benches else None
+    result = _judged(asked)
     cluster = connect()
     found, place = on_cluster(cluster, namespace, name)
     source = asked.settings
@@ -108,13 +108,21 @@ def of_machine(where: Here, asked: Asked) -> Planned:
     Raises:
         UsageError: no such deployment, or something in `asked` that cannot be.
     """
-    result = read_all(asked.benches) if asked.benches else None
+    result = _judged(asked)
     found = on_this_machine(where)
     source = asked.settings
     if not asked.has_source and where.url:
         source = replace(source, endpoint=(where.url,))
     present = _present(asked, source, found, where.name)
     return _planned(asked, found, present, result, _Machine)
+
+
+def _judged(asked: Asked) -> Result | None:
+    """The benches; what cannot be is said before anybody is asked."""
+    with_batch(with_codes(Present.nothing(""), asked.codes), asked.batch)
+    if asked.rung is not None and not asked.rung.strip():
+        raise UsageError("--rung: no name", hint="specctl fallback plan NAME lists the rungs")
+    return read_all(asked.benches) if asked.benches else None
 
 
 def _present(asked: Asked, source: Settings, found: Ladder, name: str) -> Present:
