@@ -14,6 +14,7 @@ from typing import Literal
 
 from speccli.core.deploy.asked import Reporter
 from speccli.core.errors import UsageError
+from speccli.core.fallback import pools
 from speccli.core.fallback.ladder import Ladder, choose, is_less
 from speccli.core.fallback.moving import Connect, Mover, Outcome, Terms
 from speccli.core.fallback.pools import Warm
@@ -96,6 +97,9 @@ def choose_way(found: Ladder, mover: Mover, rung: str | None) -> Chosen:
         return Chosen("behind" if here.traffic == "standby" else "roll", here, before)
     if _may_switch(found, here, rung):
         seen = mover.warm("standby")
+        if seen.sick and seen.answers and not pools.serves(mover.cluster, here):
+            mover.note(f"the standby is taken, as no other server answers: {seen.sick}")
+            seen = replace(seen, sick=None)
         if seen.sick is None:
             options = replace(here.options, traffic="standby")
             return Chosen("switch", replace(here, options=options), here, seen)

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 Connect = Callable[[float | None], "Cluster"]
 Mechanism = Literal["switch", "rolling"]
 End = Literal["moved", "undone", "unproven", "stayed"]
-"""undone: what came was refuted, and what was before serves. unproven: it serves, and whether it
-drafts is not to be told. stayed: what comes has too few servers, and no request has moved."""
+"""undone: what came was refuted, and what was before is there again. unproven: it was made, and
+whether it drafts is not to be told, or it does not and nobody else would answer. stayed: what
+comes has too few servers, and no request has moved."""
 ANSWER_S = 120.0
 """For one answer of a model: a cold one takes long."""
 _RAISE_S = 900.0
@@ -216,6 +217,10 @@ class Mover:
         )
         if wrong is None:
             return self._moved("switch", former.words, target, done, took)
+        if not pools.serves(self.cluster, former):
+            wrong = f"{wrong}; no server of the pool {former.traffic} is ready to take it back"
+            if _answers(done):
+                return self._kept("switch", former.words, target, done, wrong, took)
         self._reporter.warn(f"{wrong}: the traffic goes back to the pool {former.traffic}")
         # What it goes back to may be as sick as before: it is not waited for.
         undone = self.deploy(former.again(), wait=False)
@@ -226,11 +231,15 @@ class Mover:
     def roll(self, to: Serving, former: Serving, *, restores: int | None = None) -> Outcome:
         """A rolling change; `former`: what an undo brings back."""
         asked = replace(to.asked(), restores=restores, awaited=to.serving_pools)
+        served = pools.serves(self.cluster, former)
         done = self.deploy(asked, wait=self._terms.wait)
         took = self.clock() - self._began
         wrong = refuted(done)
         if wrong is None:
             return self._moved("rolling", former.words, to.words, done, took)
+        if not served and _answers(done):
+            why = f"{wrong}; no server was ready before"
+            return self._kept("rolling", former.words, to.words, done, why, took)
         self._reporter.warn(f"{wrong}: revision {former.revision.number} is brought back")
         again = replace(former.again(), awaited=former.serving_pools)
         undone = self.deploy(again, wait=True)
@@ -293,8 +302,30 @@ class Mover:
         why: str,
         took: float,
     ) -> Outcome:
-        words = f"{self.here.name}: {target} was refuted ({why}), and {source} serves again"
+        words = f"{self.here.name}: {target} was refuted ({why}), and {source} "
+        wrong = refuted(undone) or doubt(undone)
+        if undone.ended is None:
+            words += "has the requests again"
+        elif wrong is None:
+            words += "serves again"
+        else:
+            words += f"was brought back, but {wrong}"
+            self.note(f"{source} was brought back, but {wrong}")
         return self._outcome(how, source, target, "undone", words, took, undone)
+
+    def _kept(
+        self,
+        how: Mechanism,
+        source: str,
+        target: str,
+        done: deploying.Outcome,
+        why: str,
+        took: float,
+    ) -> Outcome:
+        """Refuted, and kept: it answers, and what was before does not."""
+        self.note(f"{target} is kept, since what was before does not answer: {why}")
+        words = f"{self.here.name}: {source} → {target}, which is refuted and kept: {why}"
+        return self._outcome(how, source, target, "unproven", words, took, done)
 
     def _outcome(
         self,
@@ -319,6 +350,10 @@ def refuted(done: deploying.Outcome) -> str | None:
         return None
     worst = next(each for each in done.proof.servers if each.verdict == "refuted")
     return f"{worst.server}: {worst.evidence}"
+
+
+def _answers(done: deploying.Outcome) -> bool:
+    return done.proof is not None and done.proof.answers
 
 
 def doubt(done: deploying.Outcome) -> str | None:

@@ -44,6 +44,11 @@ class Warm:
     """Why it is not to take it; None: nothing speaks against it."""
 
     @property
+    def answers(self) -> bool:
+        """Whether requests get answers, however it drafts."""
+        return self.proof is not None and self.proof.answers
+
+    @property
     def doubt(self) -> str | None:
         """Why it could not be proven; None where it was."""
         return None if self.proof is None else doubt(self.proof)

@@ -180,6 +180,7 @@ def _failed(base: ServerProof, answers: _Answers) -> ServerProof:
     return replace(
         base,
         verdict="refuted",
+        answers=False,
         requests=len(answers.texts),
         evidence=f"a plain request failed: {answers.failure}",
         cause="the server is ready and does not serve",

@@ -58,6 +58,8 @@ class ServerProof:
     """The beginning of one answer."""
     own: bool = True
     """False: requests of others were counted."""
+    answers: bool = True
+    """False: requests fail, or what it says is no text."""
     simulated: bool = False
 
 
@@ -78,6 +80,11 @@ class Proof:
         verdicts = {each.verdict for each in self.servers}
         order: tuple[Verdict, ...] = ("refuted", "unknown", "proven")
         return next((each for each in order if each in verdicts), "unknown")
+
+    @property
+    def answers(self) -> bool:
+        """Whether requests get answers of each, however it drafts."""
+        return bool(self.servers) and all(each.answers for each in self.servers)
 
     @property
     def simulated(self) -> bool:
@@ -123,7 +130,8 @@ def judge(
     if texts is not None and (wrong := insane(texts)):
         cause = "the target's own output is broken, or verification lets garbage through"
         action = "ask again without --speculative-config: as broken there, it is the target"
-        return replace(told, verdict="refuted", evidence=wrong, cause=cause, action=action)
+        told = replace(told, verdict="refuted", answers=False)
+        return replace(told, evidence=wrong, cause=cause, action=action)
     if told.tokens < LEAST_TOKENS:
         evidence = f"{told.requests} requests gave {told.tokens} tokens, too few to judge"
         return replace(told, evidence=evidence, action="send it longer requests")

@@ -188,6 +188,86 @@ def test_a_standby_that_is_refuted_once_it_serves_gives_the_traffic_back(world: 
     assert world.record.current.restores == 1
 
 
+def test_a_standby_that_is_refuted_keeps_the_traffic_where_nobody_else_answers(
+    world: World,
+) -> None:
+    told = world.fake.proxy
+    world.fake.ready = lambda each: each["metadata"]["name"] == "chat-standby"
+
+    def proxy(namespace: str, pod: str, *rest: Any, **more: Any) -> tuple[int, bytes]:
+        if leads_to(world.fake) == "chat-standby":
+            world.fake.silent = {"chat-standby"}
+        return told(namespace, pod, *rest, **more)
+
+    world.fake.proxy = proxy  # type: ignore[method-assign]
+    made = world.go()
+    assert (made.end, made.exit_code) == ("unproven", ExitCode.UNKNOWN)
+    assert "which is refuted and kept" in made.words
+    assert "no server of the pool main is ready to take it back" in made.words
+    assert leads_to(world.fake) == "chat-standby"
+
+
+def test_a_standby_that_answers_is_taken_where_nobody_else_does(world: World) -> None:
+    world.fake.ready = lambda each: each["metadata"]["name"] == "chat-standby"
+    world.fake.silent = {"chat-standby"}
+    made = world.go()
+    assert (made.end, made.mechanism) == ("unproven", "switch")
+    assert made.notes[0].startswith("the standby is taken, as no other server answers: chat-stand")
+    assert leads_to(world.fake) == "chat-standby"
+    world.fake.ready = lambda _: True
+    assert world.go("none").mechanism == "rolling"  # and the next rung follows
+    assert world.drafts_with("chat") == "none"
+
+
+def test_a_standby_that_talks_nonsense_is_worse_than_nobody(world: World) -> None:
+    told = world.fake.proxy
+    world.fake.ready = lambda each: each["metadata"]["name"] == "chat-standby"
+
+    def proxy(*given: Any, **more: Any) -> tuple[int, bytes]:
+        status, body = told(*given, **more)
+        if leads_to(world.fake) == "chat-standby":
+            body = body.replace(b"Cold air falls and warm air rises.", b"!" * 90)
+        return status, body
+
+    world.fake.proxy = proxy  # type: ignore[method-assign]
+    made = world.go()
+    assert made.end == "undone"
+    assert "no server of the pool main is ready to take it back" in made.words
+    assert leads_to(world.fake) == "chat"
+
+
+def test_an_undo_says_how_it_went() -> None:
+    world = World(standby=False)
+    world.fake.stubborn = {"chat"}
+    told = world.fake.proxy
+
+    def proxy(namespace: str, pod: str, *rest: Any, **more: Any) -> tuple[int, bytes]:
+        if world.drafts_with("chat") == "eagle3" and world.record.current.number > 2:
+            world.fake.silent, world.fake.stubborn = {"chat"}, set()
+        return told(namespace, pod, *rest, **more)
+
+    world.fake.proxy = proxy  # type: ignore[method-assign]
+    made = world.go("none")
+    assert made.end == "undone"
+    assert "and eagle3, K = 3 was brought back, but chat-0: " in made.words
+    assert "serves again" not in made.words
+
+
+def test_a_rung_that_answers_is_kept_where_nobody_was_served_before() -> None:
+    world = World(standby=False)
+    world.fake.ready = _drafts_not
+    world.fake.stubborn = {"chat"}
+    made = world.go("none")
+    assert made.end == "unproven"
+    assert "no server was ready before" in made.words
+    assert world.drafts_with("chat") == "none"
+
+
+def _drafts_not(deployment: Any) -> bool:
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    return bool(labels["specctl.dev/spec-method"] == "none")
+
+
 def test_what_waits_is_load_too(world: World) -> None:
     world.fake.running, world.fake.queued = 40.0, 100.0
     world.go()
