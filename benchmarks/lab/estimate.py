@@ -13,14 +13,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2])]
 
-from speccli.core.bench.form import read  # noqa: E402
+from speccli.core.bench.merge import read_all  # noqa: E402
 from speccli.core.bench.results import Arm, Result, Row  # noqa: E402
+from speccli.core.report.several import names  # noqa: E402
 from speccli.core.sizing import roofline  # noqa: E402
 from speccli.core.sizing.gpus import GPUS  # noqa: E402
 from speccli.core.sizing.memory import Demand, memory  # noqa: E402
@@ -91,12 +92,35 @@ Held = dict[tuple[str, str], float]
 
 def lines(name: str, weights: str, result: Result, held: Held) -> Iterator[Line]:
     """Everything of one bench that both sides tell."""
+    rates: dict[tuple[int, str], dict[str, list[Line]]] = {}
     for arm in result.arms:
         if arm.method in ("none", "eagle3", "p-eagle", "ngram"):
             yield from _memory(name, weights, arm, held.get((arm.name, weights)))
             for row in result.rows:
                 if row.arm == arm.name and row.output_tokens_per_s.value and row.batch:
-                    yield from _speed(name, weights, arm, row)
+                    line = _speed(name, weights, arm, row)
+                    at = rates.setdefault((row.batch, row.dataset), {})
+                    at.setdefault(arm.name, []).append(line)
+                    yield line
+    base = next((arm.name for arm in result.arms if arm.method == "none"), None)
+    for (batch, dataset), told in rates.items():
+        yield from _speed_ups(batch, dataset, told, base)
+
+
+def _speed_ups(
+    batch: int, dataset: str, told: Mapping[str, list[Line]], base: str | None
+) -> Iterator[Line]:
+    """What a draft earns by the roofline and by the clock: below 1 lies beyond the crossover."""
+
+    def mean(arm: str, side: str) -> float:
+        return float(sum(getattr(each, side) for each in told[arm]) / len(told[arm]))
+
+    for arm in told:
+        if base in told and arm != base:
+            estimated, measured = (
+                mean(arm, side) / mean(str(base), side) for side in ("estimated", "measured")
+            )
+            yield Line(f"speed-up ({dataset})", arm, batch, estimated, measured, "x", None)
 
 
 def _memory(name: str, weights: str, arm: Arm, held: float | None) -> Iterator[Line]:
@@ -142,7 +166,7 @@ def _demand(name: str, weights: str, arm: Arm) -> Demand:
     )
 
 
-def _speed(name: str, weights: str, arm: Arm, row: Row) -> Iterator[Line]:
+def _speed(name: str, weights: str, arm: Arm, row: Row) -> Line:
     draft, params = head(name) if arm.method in ("eagle3", "p-eagle") else (None, None)
     answers = max(1, row.requests - row.errors)
     asked, given = row.input_tokens or 0, row.output_tokens or 0
@@ -157,7 +181,7 @@ def _speed(name: str, weights: str, arm: Arm, row: Row) -> Iterator[Line]:
     goal = SPEED_GOAL if row.batch <= 32 else None
     measured = row.output_tokens_per_s.value or 0.0
     where = f"tokens/s ({row.dataset}, repeat {row.repeat})"
-    yield Line(where, arm.name, row.batch, estimated, measured, "/s", goal)
+    return Line(where, arm.name, row.batch, estimated, measured, "/s", goal)
 
 
 def main(arguments: list[str]) -> int:
@@ -167,18 +191,17 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args(arguments)
     made: list[tuple[str, Line]] = []
-    for given in asked.bench:
-        named, _, file = given.partition("=")
+    for named, files in names(asked.bench).items():
         name, _, weights = named.partition("-")
-        result = read(Path(file))
-        held = held_by_server(Path(file))
-        made += [(named, line) for line in lines(name, weights or "bf16", result, held)]
+        held = {key: used for file in files for key, used in held_by_server(file).items()}
+        found = lines(name, weights or "bf16", read_all(files), held)
+        made += [(named, line) for line in found]
     for named, line in made:
         batch = "" if line.batch is None else f"batch {line.batch}"
         mark = "" if line.goal is None else ("ok" if abs(line.off) < line.goal else "MISSED")
         print(
-            f"{named:<8} {line.arm:<12} {line.what:<34} {batch:<10} {line.estimated:>10.1f} "
-            f"{line.measured:>10.1f} {line.unit:<7} {line.off:>+7.1%} {mark}"
+            f"{named:<8} {line.arm:<12} {line.what:<34} {batch:<10} {line.estimated:>10.2f} "
+            f"{line.measured:>10.2f} {line.unit:<7} {line.off:>+7.1%} {mark}"
         )
     if asked.json:
         told = [{"shape": n, "off": line.off, **asdict(line)} for n, line in made]

@@ -126,12 +126,15 @@ GROUPS = {
             ),
             notes=("draft-model is the target itself at a 1B model's cost: an upper bound",),
         ),
-        Group(
-            "8b-k",
-            "8b",
-            (Arm("baseline"), *(_eagle(f"k{k}", k) for k in (1, 2, 5, 7))),
-            (Bench("sweep", 200, "1,8,32,128", "16,48,96,256", repeats=2),),
-            notes=("K = 3 is in 8b; five servers are what fits",),
+        *(
+            Group(
+                name,
+                "8b",
+                (Arm("baseline"), *(_eagle(f"k{k}", k) for k in depths)),
+                (Bench("sweep", 40 * (1 + len(depths)), "1,8,32,128", "16,48,96,256", repeats=2),),
+                notes=(f"K = {', '.join(map(str, depths))}: five servers are what fits",),
+            )
+            for name, depths in (("8b-k", (1, 2, 3, 5)), ("8b-k2", (4, 6, 7)))
         ),
         Group(
             "8b-graphs",
@@ -204,7 +207,7 @@ GROUPS = {
         Group(
             "70b-bf16",
             "70b",
-            (Arm("bf16", kv_gib=2.5, extra=("--max-num-batched-tokens", "2048")),),
+            (Arm("baseline", kv_gib=2.5, extra=("--max-num-batched-tokens", "2048")),),
             (Bench("arms", 60, "1,8", "6,24", repeats=2),),
             max_num_seqs=8,
             start_s=150,
@@ -220,7 +223,18 @@ GROUPS = {
                 _eagle("dense", dense=True, kv_gib=4.0),
                 *(_eagle(f"spread-{s:g}", spread=s, kv_gib=4.0) for s in (0.0, 0.03, 0.1)),
             ),
-            (Bench("routing", 150, "1,8,32,128", "32,64,128,384", repeats=2),),
+            (
+                Bench("routing", 150, "1,8,32,128", "32,64,128,384", repeats=2),
+                Bench(
+                    "lossless",
+                    15,
+                    "8",
+                    "64",
+                    arms=("baseline", "dense", "spread-0"),
+                    repeats=1,
+                    more=("--keep-texts",),
+                ),
+            ),
             extra=("--enforce-eager",),
             start_s=100,
             notes=("acceptance is what is measured; 135M eager is no speed",),

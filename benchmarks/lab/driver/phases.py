@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import time
@@ -19,15 +20,12 @@ def unpack(places: Places, parts: Path) -> int:
     """Joins the parts that `pack` made, as many as are there, and lays out what is in them."""
     kit = places.work / "kit"
     kit.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run([LAB / "unpack", parts, kit], check=False)
+    env = {**os.environ, "PYTHON": places.engine}
+    done = subprocess.run([LAB / "unpack", parts, kit], env=env, check=False)
     if done.returncode:
         raise Stop(f"unpack: ended with {done.returncode}: are all parts in {parts}?")
     missing = [name for name in KIT if not (kit / f"{name}.done").exists()]
     say(f"unpack: {'without ' + ', '.join(missing) if missing else 'all there'}")
-    if (kit / "engine.done").exists():
-        # Once, and not by every server that starts.
-        command = [places.engine, "-m", "compileall", "-q", "-j", "0", str(kit / "engine" / "vllm")]
-        subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
     return 0
 
 
@@ -61,9 +59,12 @@ def check(places: Places, more: list[str]) -> int:
 
 def schedule(places: Places) -> int:
     """K by batch out of the sweep, in the form that the engine takes."""
-    group = GROUPS["8b-k"]
-    files = [str(result(places, group, bench)) for bench in group.benches]
-    arguments = ["bench", "schedule", *files, "--max-num-seqs", str(group.max_num_seqs)]
+    swept = [GROUPS[name] for name in ("8b-k", "8b-k2")]
+    files = [result(places, group, bench) for group in swept for bench in group.benches]
+    there = [str(file) for file in files if file.exists()]
+    if not there:
+        raise Stop("schedule: no sweep was measured yet: run do 8b-k")
+    arguments = ["bench", "schedule", *there, "--max-num-seqs", str(swept[0].max_num_seqs)]
     code, out = specctl(places, [*arguments, "-o", "json"], limit_s=30)
     if code == 0:
         places_.write(places, "schedule.json", json.loads(out))
@@ -226,26 +227,54 @@ def collect(places: Places) -> int:
 REPORTED = {
     "8b": ("8b-arms", "8b-sets"),
     "32b": ("32b-arms",),
-    "70b-fp8": ("70b-fp8", "70b-eagle3-fp8"),
+    "70b-fp8": ("70b-fp8", "70b-eagle3-fp8", "70b-eagle3-sets"),
     "70b-int4": ("70b-int4", "70b-eagle3-int4"),
 }
 """Benches of a model: arms that did not fit together are taken as one."""
 
+BESIDE = {
+    "8b-k": ("8b-k-sweep", "8b-k2-sweep"),
+    "8b-graphs": ("8b-graphs-graphs",),
+    "8b-schedule": ("8b-graphs-schedule",),
+    "8b-temperature-0.7": ("8b-sampled",),
+    "8b-schema": ("8b-structured",),
+    "mixture": ("mixture-routing",),
+    "70b-bf16": ("70b-bf16-arms",),
+}
+"""Further questions, under a first page of their own."""
+
 
 def report(places: Places) -> int:
-    """All that was collected, under one first page."""
-    each: list[str] = []
-    for name, files in REPORTED.items():
-        found = [places.work / "results" / f"{file}.json" for file in files]
-        each += [f"--each={name}={file}" for file in found if file.exists()]
-    if not each:
+    """All that was collected: the models under one first page, what else was asked in `more/`."""
+    models, more = (_each(places, benches) for benches in (REPORTED, BESIDE))
+    if not models and not more:
         raise Stop(f"report: nothing was measured yet in {places.work / 'results'}")
-    out = places.work / "report"
-    estimates = places.work / "results" / "estimate.json"
-    command = [places.python, str(LAB / "estimate.py"), "--json", str(estimates)]
-    command += [given.partition("=")[2] for given in each]
+    out, worst = places.work / "report", 0
+    if models:
+        worst = _report(places, models, out, _estimates(places, models))
+    if more:
+        worst = max(worst, _report(places, more, out / "more", []))
+    return worst
+
+
+def _each(places: Places, benches: dict[str, tuple[str, ...]]) -> list[str]:
+    """NAME=FILE of what was measured."""
+    results = places.work / "results"
+    found = ((name, results / f"{file}.json") for name, files in benches.items() for file in files)
+    return [f"{name}={file}" for name, file in found if file.exists()]
+
+
+def _estimates(places: Places, models: list[str]) -> list[str]:
+    """What `specctl plan` says beside it, as an option of the report."""
+    file = places.work / "results" / "estimate.json"
+    command = [places.python, str(LAB / "estimate.py"), "--json", str(file), *models]
     subprocess.run(command, env=places.own_env(), check=False, stdout=subprocess.DEVNULL)
-    more = ["--estimates", str(estimates)] if estimates.exists() else []
-    words = ["report", *each, *more, "--baseline", "baseline", "--out", str(out)]
-    code, _ = specctl(places, words, limit_s=180)
+    return ["--estimates", str(file)] if file.exists() else []
+
+
+def _report(places: Places, each: list[str], out: Path, more: list[str]) -> int:
+    price = os.environ.get("LAB_GPU_HOUR_USD")
+    words = ["report", *(f"--each={one}" for one in each), *more, "--baseline", "baseline"]
+    words += ["--gpu-hour-usd", price] if price else []
+    code, _ = specctl(places, [*words, "--out", str(out)], limit_s=180)
     return code

@@ -48,7 +48,7 @@ def make(places: Places, group: Group) -> None:
 
 
 def _draft_shape(places: Places) -> str:
-    return "tiny" if places.rehearse else "1b"
+    return "tiny-draft" if places.rehearse else "1b"
 
 
 def _stand_in(places: Places, *arguments: str, out: Path) -> None:
@@ -88,7 +88,9 @@ def schedule(places: Places, group: Group, k: int) -> list[list[int]]:
     file = places.work / "results" / "schedule.json"
     told = json.loads(file.read_text()) if file.exists() else {}
     found = (told.get("speculative_config") or {}).get("num_speculative_tokens_per_batch_size")
-    return found or [[1, 16, k], [17, 64, 3], [65, group.max_num_seqs, 1]]
+    most = group.max_num_seqs
+    guess = [[1, 16, k], [17, 64, 3], [65, 128, 1]]
+    return found or [[first, min(last, most), n] for first, last, n in guess if first <= most]
 
 
 def command(places: Places, group: Group, arm: Arm, port: int) -> list[str]:

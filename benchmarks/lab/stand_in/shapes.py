@@ -41,6 +41,8 @@ SHAPES = {
     "1b": Shape(1536, 4096, 30, 24, 6, 64, 128256),
     # For rehearsals: twice as wide, four layers more.
     "tiny": Shape(1536, 3072, 34, 12, 3, 128, 49408, 12544),
+    # Its draft model: narrower heads than the target's, as in the pair that is stood in for.
+    "tiny-draft": Shape(1280, 2048, 30, 9, 3, 64, 49408),
 }
 
 
