@@ -193,7 +193,8 @@ class _Restore:
     def _blind(self) -> str | None:
         """Why the siblings cannot be seen; None: they can."""
         watched = self._watched(self._here)
-        found = trial.pages(self._cluster, watched, time.time())
+        pods = trial.both_sides(self._cluster, watched)
+        found = trial.pages(self._cluster, watched, pods, time.time())
         if any(page.pool == watched.siblings for page in found.values()):
             return None
         return (
@@ -259,9 +260,10 @@ class _Restore:
             return self._judged(to, None, "refused", wrong)
         if done.ended is not None and done.ended.end == "late":
             return self._judged(to, None, "inconclusive", doubt(done) or "not ready in time")
+        pods = done.ended.progress.pods if done.ended else ()
         found = trial.watch(
             self._cluster,
-            self._watched(to),
+            replace(self._watched(to), restarts={pod.name: pod.restarts for pod in pods}),
             self._reporter,
             clock=self._mover.clock,
             sleep=self._mover.sleep,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from speccli.core.deploy.asked import Reporter
@@ -23,7 +23,7 @@ from speccli.core.fallback.canary import (
 )
 from speccli.core.findings import evaluate
 from speccli.core.findings.base import Thresholds
-from speccli.core.kube.progress import container_status, is_ready
+from speccli.core.kube.progress import container_status, is_ready, pod_view
 from speccli.core.kube.proven import Wanted, snapshot_of
 from speccli.core.kube.refs import pods_of
 from speccli.core.manifests.names import POOL
@@ -34,6 +34,7 @@ from speccli.core.stats.window import Window as Seen
 if TYPE_CHECKING:
     from speccli.core.kube.client import Cluster
 
+Object = Mapping[str, Any]
 WINDOW_S = 10.0
 LASTING_S = 1800.0
 """How long a canary is tried at most."""
@@ -57,6 +58,8 @@ class Watched:
     window_s: float = WINDOW_S
     lasting_s: float = LASTING_S
     dark_s: float = DARK_S
+    restarts: Mapping[str, int] = field(default_factory=dict)
+    """How often the engine of each of its pods had ended before it was proven."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +71,28 @@ class Page:
     scrape: Scrape
 
 
-def pages(cluster: Cluster, watched: Watched, now: float) -> dict[str, Page]:
-    """The pages of the canary and its siblings, by pod; of those that answered.
+def both_sides(cluster: Cluster, watched: Watched) -> list[Object]:
+    """Pods of the canary and its siblings, ready or not.
 
     Raises:
         SpecctlError: the API server does not tell which pods there are.
     """
     found = cluster.list("v1", "Pod", watched.namespace, labels=pods_of(watched.name))
-    sides = {"canary", watched.siblings}
-    pods = [pod for pod in found if (pod["metadata"].get("labels") or {}).get(POOL) in sides]
+    return [pod for pod in found if _pool(pod) in {"canary", watched.siblings}]
+
+
+def _pool(pod: Object) -> str:
+    return str((pod["metadata"].get("labels") or {}).get(POOL))
+
+
+def pages(
+    cluster: Cluster, watched: Watched, pods: Iterable[Object], now: float
+) -> dict[str, Page]:
+    """The pages of those that answer, by pod."""
     asked = [pod for pod in pods if is_ready(pod)]
 
-    def one(pod: Mapping[str, Any]) -> Page | None:
-        metadata = pod["metadata"]
-        name = str(metadata["name"])
+    def one(pod: Object) -> Page | None:
+        name = str(pod["metadata"]["name"])
         try:
             status, body = asker(cluster, watched.namespace, name)("GET", "/metrics")
         except SpecctlError:
@@ -89,11 +100,27 @@ def pages(cluster: Cluster, watched: Watched, now: float) -> dict[str, Page]:
         if status != 200:
             return None
         restarts = int(container_status(pod).get("restartCount") or 0)
-        return Page(str(metadata["labels"][POOL]), restarts, Scrape(now, name, status, body))
+        return Page(_pool(pod), restarts, Scrape(now, name, status, body))
 
     with ThreadPoolExecutor(_AT_ONCE) as side_by_side:
         told = list(side_by_side.map(one, asked))
     return {page.scrape.target: page for page in told if page is not None}
+
+
+def engine_ended(pods: Iterable[Object], before: Mapping[str, int]) -> str | None:
+    """Which canary's engine has ended, whether or not it serves again; None: none has.
+
+    What the node or somebody else takes away says nothing about a draft.
+    """
+    for pod in pods:
+        if _pool(pod) != "canary" or (pod.get("status") or {}).get("phase") == "Failed":
+            continue
+        seen = pod_view(pod, frozenset())
+        if seen.phase == "crashed":
+            return f"the engine of {seen.name} ended: {seen.detail}"
+        if seen.phase != "leaving" and seen.restarts > before.get(seen.name, 0):
+            return f"the engine of {seen.name} ended and was started again"
+    return None
 
 
 def grown(before: Mapping[str, Page], after: Mapping[str, Page], pool: str) -> Counts:
@@ -155,18 +182,17 @@ class _Watch:
         self._clock, self._sleep = clock, sleep
         self._trial = Trial(watched.sample)
         self._seen = Seen(Settings(window_s=None, span_s=None, method=watched.method))
-        self._restarts: dict[str, int] = {}
         self._dark_since: float | None = None
 
     def run(self) -> Comparison:
         began = told_at = self._clock()
         before: dict[str, Page] = {}
         while True:
-            after, dark = self._look()
+            pods, after, dark = self._look()
+            if wrong := engine_ended(pods, self._watched.restarts) or self._broken(after.values()):
+                return self._ended("refused", wrong)
             if dark is not None and self._too_long():
                 return self._ended("inconclusive", f"metrics are gone: {dark}")
-            if wrong := self._broken(after.values()):
-                return self._ended("refused", wrong)
             if found := self._compared(before, after):
                 return found
             before = after or before
@@ -179,11 +205,13 @@ class _Watch:
                 self._reporter.say(f"the canary is watched: {self._trial.lacks}")
             self._sleep(self._watched.window_s)
 
-    def _look(self) -> tuple[dict[str, Page], str | None]:
-        """The pages, and which side is not to be seen."""
+    def _look(self) -> tuple[list[Object], dict[str, Page], str | None]:
+        """Pods, their pages, and which side is not to be seen."""
+        pods: list[Object] = []
         found: dict[str, Page] = {}
         try:
-            found = pages(self._cluster, self._watched, time.time())
+            pods = both_sides(self._cluster, self._watched)
+            found = pages(self._cluster, self._watched, pods, time.time())
             dark = missing(found, self._watched)
         except NotAuthorisedError:
             raise
@@ -193,7 +221,7 @@ class _Watch:
             self._dark_since = None
         elif self._dark_since is None:
             self._dark_since = self._clock()
-        return found, dark
+        return pods, found, dark
 
     def _too_long(self) -> bool:
         since = self._dark_since
@@ -208,10 +236,6 @@ class _Watch:
     def _broken(self, found: Iterable[Page]) -> str | None:
         """What is wrong with the canary whatever its siblings do."""
         mine = [page for page in found if page.pool == "canary"]
-        for page in mine:
-            name = page.scrape.target
-            if page.restarts > self._restarts.setdefault(name, page.restarts):
-                return f"the engine of {name} ended and was started again"
         if not mine:
             return None
         self._seen.push([page.scrape for page in mine])

@@ -18,6 +18,7 @@ from speccli.core.fallback import carry, moving
 from speccli.core.fallback.carry import Restored
 from speccli.core.fallback.refusals import configuration, refusals
 from speccli.core.fallback.serving import serving
+from speccli.core.fallback.trial import engine_ended
 from speccli.core.fallback.ways import on_cluster
 from speccli.core.kube.record import recipe_of
 from speccli.core.manifests.options import RenderOptions
@@ -46,7 +47,7 @@ class Busy(FakeCluster):
         """Deployments whose pages nobody gives."""
         self.quiet = False
         self.restarted = False
-        """Whether the canary's engine has ended."""
+        """Whether the canary's engine has ended, which then starts for long."""
 
     def proxy(self, *given: Any, **more: Any) -> tuple[int, bytes]:
         _, pod, _, path, *_ = given
@@ -109,7 +110,11 @@ class Busy(FakeCluster):
         for each in super()._made():
             if each["kind"] == "Pod" and each["metadata"]["name"].startswith(CANARY):
                 count = int(self.restarted)
-                each["status"]["containerStatuses"] = [{"name": "engine", "restartCount": count}]
+                each["status"]["containerStatuses"] = [
+                    {"name": "engine", "restartCount": count, "state": {"running": {}}}
+                ]
+                if self.restarted:
+                    each["status"]["conditions"][0]["status"] = "False"
             yield each
 
 
@@ -226,7 +231,44 @@ def test_a_canary_whose_engine_ends_is_refused(scene: Scene) -> None:
         return told(namespace, pod, *rest, **more)
 
     scene.fake.proxy = proxy  # type: ignore[method-assign]
-    assert "ended and was started again" in scene.back().words
+    found = scene.back()
+    assert (found.verdict, found.refusals) == ("refused", 1)
+    assert "ended and was started again" in found.words
+
+
+@pytest.mark.parametrize(
+    ("status", "before", "words"),
+    [
+        pytest.param({"restartCount": 1, "state": {"running": {}}}, 0, "started again", id="again"),
+        pytest.param({"restartCount": 1, "state": {"running": {}}}, 1, None, id="before-its-proof"),
+        pytest.param(
+            {"restartCount": 1, "state": {"waiting": {"reason": "CrashLoopBackOff"}}},
+            1,
+            "the engine of chat-canary-0 ended: ",
+            id="in-a-loop",
+        ),
+        pytest.param(
+            {"restartCount": 0, "state": {"terminated": {"exitCode": 1}}},
+            0,
+            "the engine of chat-canary-0 ended: ",
+            id="just-now",
+        ),
+    ],
+)
+def test_an_engine_that_ended_is_seen_though_it_does_not_serve(
+    status: dict[str, Any], before: int, words: str | None
+) -> None:
+    pod: dict[str, Any] = {
+        "metadata": {"name": "chat-canary-0", "labels": {"specctl.dev/pool": "canary"}},
+        "spec": {"nodeName": "n"},
+        "status": {"phase": "Running", "containerStatuses": [{"name": "engine", **status}]},
+    }
+    told = engine_ended([pod], {"chat-canary-0": before})
+    assert told is None if words is None else words in str(told)
+    sibling = {**pod, "metadata": {**pod["metadata"], "labels": {"specctl.dev/pool": "standby"}}}
+    leaving = {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "2026-11-30T03:00:00Z"}}
+    evicted = {**pod, "status": {**pod["status"], "phase": "Failed"}}
+    assert engine_ended([sibling, leaving, evicted], {}) is None
 
 
 def test_it_is_not_tried_again_at_once_and_after_two_refusals_not_at_all(scene: Scene) -> None:
