@@ -79,8 +79,9 @@ def prepare(cluster: Cluster, asked: Asked, reporter: Reporter, *, dry: bool = F
         SpecctlError: the cluster cannot be asked, or would refuse.
     """
     namespace = asked.namespace or cluster.namespace
-    servers = _api_servers(cluster)
-    former = read_record(cluster, namespace, deployment_name(asked.recipe, asked.options))
+    called = deployment_name(asked.recipe, asked.options)
+    servers = _api_servers(cluster, namespace, called)
+    former = read_record(cluster, namespace, called)
     asked = keeping_restarts(former, keeping_traffic(former, asked, reporter))
     options = for_cluster(asked.options, namespace, _version(cluster), servers)
     found = units(asked.recipe, options)
@@ -174,8 +175,11 @@ def _version(cluster: Cluster) -> tuple[int, int]:
     return server(f"{major}.{minor}")
 
 
-def _api_servers(cluster: Cluster) -> tuple[str, ...]:
-    """Addresses of the API servers: they read /metrics through their pod proxy."""
+def _api_servers(cluster: Cluster, namespace: str, name: str) -> tuple[str, ...]:
+    """Addresses of the API servers: they read /metrics through their pod proxy.
+
+    Who may not ask for them leaves those that the deployment lets in.
+    """
     try:
         slices = cluster.list(
             "discovery.k8s.io/v1",
@@ -184,7 +188,7 @@ def _api_servers(cluster: Cluster) -> tuple[str, ...]:
             labels="kubernetes.io/service-name=kubernetes",
         )
     except (Denied, NotInstalled):
-        return ()
+        return _let_in(cluster, namespace, name)
     found = {
         address
         for each in slices
@@ -192,6 +196,17 @@ def _api_servers(cluster: Cluster) -> tuple[str, ...]:
         for address in endpoint.get("addresses") or ()
     }
     return tuple(sorted(f"{address}/{128 if ':' in address else 32}" for address in found))
+
+
+def _let_in(cluster: Cluster, namespace: str, name: str) -> tuple[str, ...]:
+    """Ranges of addresses that a deployment's NetworkPolicy lets in as it is."""
+    try:
+        live = cluster.get("networking.k8s.io/v1", "NetworkPolicy", name, namespace)
+    except Denied:
+        return ()
+    rules = ((live or {}).get("spec") or {}).get("ingress") or ()
+    peers = (peer for rule in rules for peer in rule.get("from") or ())
+    return tuple(str(peer["ipBlock"]["cidr"]) for peer in peers if "ipBlock" in peer)
 
 
 def _see_namespace(

@@ -14,7 +14,7 @@ from speccli.core.deploy.cluster import Outcome
 from speccli.core.deploy.gate import GateError
 from speccli.core.deploy.remove import delete, deletion, restored
 from speccli.core.errors import ExitCode, SpecctlError, UsageError
-from speccli.core.kube.errors import Clash, Conflict, NotInstalled
+from speccli.core.kube.errors import Clash, Conflict, Denied, NotInstalled
 from speccli.core.kube.progress import Progress
 from speccli.core.kube.record import Record, from_object
 from speccli.core.manifests.options import RenderOptions
@@ -564,3 +564,31 @@ def test_a_deletion_takes_the_standby_that_serves_along(fake: FakeCluster, heard
     assert names >= {("Deployment", "chat-standby"), ("Service", "chat-standby")}
     delete(fake, asked_for, wait_s=None, say=heard.say)  # type: ignore[arg-type]
     assert not [key for key in fake.objects if key[0] in {"Deployment", "Service", "ConfigMap"}]
+
+
+def _policy(fake: FakeCluster) -> list[str]:
+    rules = fake.objects["NetworkPolicy", "chat"]["spec"]["ingress"]
+    peers = (peer for rule in rules for peer in rule["from"])
+    return [peer["ipBlock"]["cidr"] for peer in peers if "ipBlock" in peer]
+
+
+def test_who_may_not_see_the_api_servers_leaves_their_way_in_open(
+    fake: FakeCluster, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, denied = fake.list, [False]
+
+    def listed(api_version: str, kind: str, namespace: str | None = None, **more: Any) -> Any:
+        if kind != "EndpointSlice" or namespace != "default":
+            return told(api_version, kind, namespace, **more)
+        if denied[0]:
+            raise Denied("not allowed: may not list EndpointSlices in default")
+        return [{"endpoints": [{"addresses": ["10.9.8.7"]}]}]
+
+    monkeypatch.setattr(fake, "list", listed)
+    deploy(fake, heard, asked())
+    assert _policy(fake) == ["10.9.8.7/32"]
+    denied[0] = True
+    outcome = deploy(fake, heard, asked())
+    assert outcome.unchanged
+    deploy(fake, heard, asked("draft.K=2"))
+    assert _policy(fake) == ["10.9.8.7/32"]
