@@ -51,19 +51,24 @@ def bug(exception: BaseException) -> None:
 
 
 def progress(text: str) -> None:
-    """A line that the next one overwrites; nothing without a terminal."""
-    if sys.stderr.isatty():
+    """A line that the next one overwrites; nothing where `is_live` says no."""
+    if is_live():
         sys.stderr.write(f"\r\x1b[2K{text}")
         sys.stderr.flush()
 
 
 def is_live() -> bool:
-    """Whether `live` shows anything."""
-    return sys.stderr.isatty()
+    """Whether lines can be overwritten: stderr is a terminal, and one that can place text."""
+    return sys.stderr.isatty() and can_place_text()
+
+
+def can_place_text() -> bool:
+    """What TERM says of the terminal."""
+    return os.environ.get("TERM") not in ("dumb", "unknown")
 
 
 def live(lines: Sequence[str]) -> None:
-    """Lines that the next ones, or the next word, overwrite; nothing without a terminal."""
+    """Lines that the next ones, or the next word, overwrite; nothing where `is_live` says no."""
     if not is_live():
         return
     width, height = os.get_terminal_size(sys.stderr.fileno())
@@ -101,7 +106,7 @@ def _write(text: str) -> None:
     # Reasons and names come from servers and files: nothing in them may move the cursor.
     text = _printable(text)
     try:
-        if sys.stderr.isatty():
+        if is_live():
             sys.stderr.write("\r\x1b[2K" + _erased())
         sys.stderr.write(text + "\n")
         sys.stderr.flush()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,7 +40,9 @@ def command(
     Without one, or with --headless, it watches for about 15 seconds and prints the status, the
     drop and the finding it raises.
     """
-    on_screen = not headless and sys.stdout.isatty() and sys.stdin.isatty()
+    from speccli.commands.top import has_screen
+
+    on_screen = not headless and has_screen()
     if engine is Engine.VLLM:
         from speccli.core.demo_vllm import real_engine
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from speccli import output
+from speccli import diagnostics, output
 from speccli.core.errors import UsageError
 from speccli.options import FormatOption, SourceOptions, with_source
 
@@ -51,11 +51,25 @@ def refuse_without_terminal(command: str) -> None:
     Raises:
         UsageError: one of them is no terminal.
     """
-    if not (sys.stdout.isatty() and sys.stdin.isatty()):
+    if _is_terminal() and not has_screen():
+        raise UsageError(
+            f"{command} needs a terminal that can place text; TERM says that this one cannot",
+            hint="use `specctl status`",
+        )
+    if not _is_terminal():
         raise UsageError(
             f"{command} needs a terminal",
             hint="add --once, or use `specctl status`, where there is none",
         )
+
+
+def has_screen() -> bool:
+    """Whether there is a terminal on which a screen can be drawn."""
+    return _is_terminal() and diagnostics.can_place_text()
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty() and sys.stdin.isatty()
 
 
 def screen(source: SourceOptions, *, ansi: bool = False, pace: float = 1.0) -> int:
