@@ -11,6 +11,8 @@ from typing import TypeVar
 from speccli.core.errors import UsageError
 
 _T = TypeVar("_T")
+_LONGEST = 16_384
+"""Characters; servers take about 8,000 in a header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,13 @@ class Access:
             except UnicodeDecodeError as error:
                 raise UsageError(f"{where}: not text", hint="check --token-file") from error
         token = token.strip()
+        if self.token_file is not None and not token:
+            raise UsageError(f"{where}: it is empty", hint="leave --token-file out to ask without")
+        if len(token) > _LONGEST:
+            raise UsageError(
+                f"{where}: {len(token):,} characters are no token",
+                hint=f"{_LONGEST:,} at most; is it another file?",
+            )
         if not token.isprintable() or " " in token:
             raise UsageError(f"{where}: a token is one word", hint="give the token alone")
         return token or None

@@ -154,7 +154,13 @@ async def test_credentials_in_the_url_are_sent_and_never_shown() -> None:
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(None, "No such file"), (b"\xff\xfe\x00", "not text"), (b"two words", "one word")],
+    [
+        (None, "No such file"),
+        (b"\xff\xfe\x00", "not text"),
+        (b"two words", "one word"),
+        (b"\n", "it is empty"),
+        (b"x" * 100_000, "100,000 characters are no token"),
+    ],
 )
 async def test_a_token_file_that_is_none_is_a_usage_error(
     tmp_path: Path, content: bytes | None, words: str
