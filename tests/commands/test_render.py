@@ -37,9 +37,24 @@ def test_json_is_one_list() -> None:
 
 def test_a_table_says_what_for_and_what_to_know() -> None:
     answer = specctl(RECIPE, "-o", "table", "--pool", "structured", "--canary")
-    assert "llama-3-3-70b-eagle3-h100-canary" in answer.stdout
+    lines = [" ".join(line.split()) for line in answer.stdout.splitlines()]
+    name = "llama-3-3-70b-eagle3-h100"
+    for line in (
+        f"Deployment {name} the engines",
+        f"Deployment {name}-canary the engines (pool canary)",
+        f"Deployment {name}-structured the engines (pool structured)",
+        f"PersistentVolumeClaim {name}-models the models",
+        f"PersistentVolumeClaim {name}-cache compiled graphs",
+    ):
+        assert line in lines
     assert "R-DIGEST" in answer.stdout
     assert answer.stderr == ""
+
+
+def test_a_server_nobody_has_read_the_schemas_of_is_said_beside_yaml() -> None:
+    answer = specctl(RECIPE, "--kubernetes", "1.99")
+    assert answer.exit_code == 0
+    assert "Kubernetes 1.99 is newer" in answer.stderr
 
 
 def test_flags_reach_the_objects() -> None:

@@ -120,7 +120,7 @@ def _server(found: Sequence[Unit], options: RenderOptions) -> Iterator[Verdict]:
     if options.kubernetes > opt.NEWEST:
         yield _note(
             "R-SERVER",
-            "info",
+            "warning",
             f"Kubernetes {version} is newer than {opt.dotted(opt.NEWEST)}",
             "its schemas were not read",
             "specctl deploy --dry-run asks the server itself",

@@ -115,6 +115,8 @@ def server(text: str) -> Server:
     if match is None:
         raise UsageError(f"--kubernetes {text!r} is no version", hint="write 1.34")
     version = (int(match[1]), int(match[2]))
+    if version[0] != OLDEST[0]:
+        raise UsageError(f"there is no Kubernetes {dotted(version)}", hint="write 1.34")
     if version < OLDEST:
         raise UsageError(
             f"Kubernetes {dotted(version)} is older than {dotted(OLDEST)}",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from speccli.core.manifests.build import objects
+from speccli.core.manifests.names import POOL
 from speccli.core.manifests.notes import notes
 from speccli.core.manifests.options import RenderOptions, deployment_name
 from speccli.core.manifests.scaling import adapter_values
@@ -22,7 +23,6 @@ _WHAT = {
     "Namespace": "admits only restricted pods",
     "PriorityClass": "before whom its pods run",
     "ServiceAccount": "the pods' account, without a token",
-    "PersistentVolumeClaim": "weights, or compiled graphs",
     "ResourceClaimTemplate": "the GPUs of a pod",
     "NetworkPolicy": "who reaches the pods, what they reach",
     "Service": "the pool's address, port 80",
@@ -51,10 +51,15 @@ class Rendering:
     @property
     def rows(self) -> list[tuple[str, str, str]]:
         """Kind, name, what for; in the order in which to apply them."""
-        return [
-            (each["kind"], each["metadata"]["name"], _WHAT.get(each["kind"], ""))
-            for each in self.objects
-        ]
+        return [(each["kind"], each["metadata"]["name"], _what_for(each)) for each in self.objects]
+
+
+def _what_for(made: Object) -> str:
+    kind, told = made["kind"], made["metadata"]
+    if kind == "PersistentVolumeClaim":
+        return "the models" if told["name"].endswith("-models") else "compiled graphs"
+    pool = (told.get("labels") or {}).get(POOL, "main")
+    return _WHAT.get(kind, "") + ("" if pool == "main" else f" (pool {pool})")
 
 
 def render(recipe: Recipe, options: RenderOptions) -> Rendering:

@@ -117,6 +117,6 @@ def test_a_typed_name_is_taken_as_it_is_or_not_at_all(given: str) -> None:
 def test_servers_are_read_as_they_tell_themselves() -> None:
     assert server("v1.34.2+k3s1") == (1, 34)
     assert server("1.40") == (1, 40)
-    for wrong in ("1.28", "latest", "1", ""):
+    for wrong in ("1.28", "9.9", "0.34", "latest", "1", ""):
         with pytest.raises(UsageError):
             server(wrong)
