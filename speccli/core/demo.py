@@ -15,7 +15,8 @@ from speccli.core.stats.snapshot import Event, Snapshot
 ENGINES = 4
 WINDOW = "5s"
 HOLD = "3s"
-FLOOR = 0.4
+FLOOR = 0.3
+"""Far enough under what the draft has, 0.5, that a few drafts do not fall under it by chance."""
 DROP_AT_S = 6.0
 LASTING_S = 16.0
 ON_SCREEN_S = 20.0
