@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from copy import copy
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from types import MappingProxyType
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -214,16 +216,29 @@ def with_source(command: Callable[..., Any]) -> Callable[..., Any]:
     return source_without()(command)
 
 
-def source_without(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The same without options that would do nothing in this command."""
-    return with_options(SourceOptions, without=names)
+def source_without(
+    *names: str, **defaults: str
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The same without options that would do nothing in this command.
+
+    `defaults`: what help shows of options whose default is another one here.
+    """
+    return with_options(SourceOptions, without=names, defaults=defaults)
 
 
 def with_options(
-    kind: type[Any], *, without: Collection[str] = ()
+    kind: type[Any],
+    *,
+    without: Collection[str] = (),
+    defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give a command whose first parameter is a dataclass of options those options as flags."""
     hints = get_type_hints(kind, include_extras=True)
+    for name, shown in defaults.items():
+        told, option = get_args(hints[name])
+        option = copy(option)
+        option.show_default = shown
+        hints[name] = Annotated[told, option]
     shared = [
         inspect.Parameter(
             field.name,

@@ -45,7 +45,7 @@ app = typer.Typer(
 
 
 @app.command("check", epilog=_EPILOG)
-@source_without("interval")
+@source_without("interval", deadline="30s")
 @with_group("key", KeyOptions)
 @with_group("how", JudgeOptions)
 def check(
@@ -57,7 +57,7 @@ def check(
     """Judge once: one line for a monitoring system, then one a finding.
 
     What grew since the last check is judged; the first check looks twice, 5 s apart. --deadline is
-    wall clock for everything (30s if not given). With --replay FILE every scrape of a recording is
+    wall clock for everything. With --replay FILE every scrape of a recording is
     judged as a cron run at its time would have.
     """
     settings = _settings(source, how)

@@ -370,3 +370,11 @@ def test_whatever_is_typed_ends_in_a_code_of_the_contract(words: list[str]) -> N
     if answer.exit_code == 64:
         assert answer.stdout == ""
         assert len(answer.stderr.splitlines()) <= 2
+
+
+def test_help_has_one_default_of_a_deadline() -> None:
+    told = " ".join(specctl("alert", "check", "--help").stdout.split())
+    assert "Wall clock for one answer. [default: (30s)]" in told
+    assert "5s; 10s" not in told
+    status = " ".join(specctl("status", "--help").stdout.split())
+    assert "[default: (5s; 10s with --prometheus)]" in status
