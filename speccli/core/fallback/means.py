@@ -15,10 +15,12 @@ from speccli.core.deploy.asked import for_cluster, options_again
 from speccli.core.errors import UsageError
 from speccli.core.fallback.ladder import Ladder, standing
 from speccli.core.fallback.pools import need
+from speccli.core.fallback.refusals import configuration_of
 from speccli.core.fallback.rungs import Step
 from speccli.core.fallback.serving import serving
 from speccli.core.kube.fields import replicas_of
 from speccli.core.kube.progress import is_ready, workload_of
+from speccli.core.kube.record import Revision
 from speccli.core.kube.refs import pods_of
 from speccli.core.manifests.build import objects
 from speccli.core.manifests.names import CONTAINER
@@ -36,7 +38,9 @@ Mechanism = Literal["traffic", "rolling", "restart"]
 START_S = (125.0, 155.0)
 """Measured of an 8B and a 32B model on one H200, vLLM 0.25.1, weights at hand."""
 _LONGEST_S = 7200.0
-"""A pod that is said to have taken longer has been unready since."""
+"""A pod that is said to have taken longer has been unready since; its own budget goes before."""
+_ALIKE = 2.0
+"""Times the shortest start of a deployment that another of it may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,35 +194,61 @@ def here(found: Ladder, step: Step) -> Means:
 
 
 def measured_start(pods: Iterable[Object]) -> Start | None:
-    """From the start of each ready pod's engine until it was ready."""
-    told = sorted(t for pod in pods if is_ready(pod) and (t := _took(pod)) is not None)
+    """From the start of each ready pod's engine until it was ready.
+
+    One that was unready since is told from its start by nothing but its length.
+    """
+    took = sorted(t for pod in pods if is_ready(pod) and (t := _took(pod)) is not None)
+    told = [t for t in took if t <= _ALIKE * took[0]]
     if not told:
         return None
-    count = f"{len(told)} pods" if len(told) > 1 else "the pod"
-    return Start(told[0], told[-1], "measured", f"{count} that serve now")
+    count = f"{len(told)} pods that serve" if len(told) > 1 else "the pod that serves"
+    return Start(told[0], told[-1], "measured", f"{count} now")
 
 
 def _took(pod: Object) -> float | None:
     status = pod.get("status") or {}
-    engine: Object = next(
-        (c for c in status.get("containerStatuses") or () if c.get("name") == CONTAINER), {}
+    began = ((_engine(status, "containerStatuses").get("state") or {}).get("running") or {}).get(
+        "startedAt"
     )
-    began = ((engine.get("state") or {}).get("running") or {}).get("startedAt")
     ready: Object = next(
         (c for c in status.get("conditions") or () if c.get("type") == "Ready"), {}
     )
     seconds = _between(began, ready.get("lastTransitionTime"))
-    return seconds if seconds is not None and 0 < seconds < _LONGEST_S else None
+    return seconds if seconds is not None and 0 < seconds <= _longest(pod) else None
+
+
+def _engine(told: Object, key: str) -> Object:
+    return next((c for c in told.get(key) or () if c.get("name") == CONTAINER), {})
+
+
+def _longest(pod: Object) -> float:
+    """Seconds after which its engine would have been ended, had it not been ready."""
+    probe = _engine(pod.get("spec") or {}, "containers").get("startupProbe")
+    if not probe:
+        return _LONGEST_S
+    tries = probe.get("failureThreshold", 3) * probe.get("periodSeconds", 10)
+    return float(probe.get("initialDelaySeconds", 0) + tries)
 
 
 def of_record(found: Ladder, replicas: int = 1) -> Start | None:
     """From the last rollout: at first all start side by side, later one after the other."""
-    for each in (found.record.current, *found.record.previous):
+    every = [e for e in (found.record.current, *found.record.previous) if e.trial is None]
+    for each, before in zip(every, [*every[1:], None], strict=True):
         seconds = _between(each.at, each.ended)
-        if each.state == "ready" and seconds:
-            one = seconds if each.number == 1 else seconds / replicas
+        if each.state == "ready" and seconds and _started(each, before):
+            one = seconds / replicas if before else seconds
             return Start(one, one, "measured", f"the rollout of revision {each.number}")
     return None
+
+
+def _started(each: Revision, before: Revision | None) -> bool:
+    """Whether servers were started by it: a switch of the traffic is through in seconds."""
+    if before is None:
+        return each.number == 1
+    restarted = before.options.get("restarted") != each.options.get("restarted")
+    same = configuration_of(each) == configuration_of(before) and each.image == before.image
+    return restarted or not same
 
 
 def _between(began: str | None, ended: str | None) -> float | None:

@@ -31,6 +31,11 @@ def configuration(recipe: Recipe) -> str:
     return _digest(plain_recipe(recipe))
 
 
+def configuration_of(revision: Revision) -> str:
+    """The same of what a revision was."""
+    return _digest(revision.recipe)
+
+
 def _digest(plain: Mapping[str, Any]) -> str:
     return digest({key: plain.get(key) for key in _WHAT_DRAFTS})
 
@@ -71,11 +76,11 @@ def _is_part(later: Revision, beside: Revision, of: str) -> bool:
     """Whether a restore made it: as what served beside the canary, or with what was tried."""
     traffic = beside.options.get("traffic")
     if later.restores is not None:
-        return later.recipe == beside.recipe or _digest(later.recipe) == of
+        return later.recipe == beside.recipe or configuration_of(later) == of
     if later.options.get("traffic") != traffic:
         return False
     # Behind a standby the main pool is replaced first, before that is a restore.
-    return later.recipe == beside.recipe or (traffic == "standby" and _digest(later.recipe) == of)
+    return later.recipe == beside.recipe or (traffic == "standby" and configuration_of(later) == of)
 
 
 def is_held(current: Revision) -> bool:

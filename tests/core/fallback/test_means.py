@@ -9,7 +9,7 @@ import pytest
 
 from speccli.core.fallback.ladder import Ladder, ladder
 from speccli.core.fallback.means import Means, Supply, estimated_start, measured_start, of_record
-from speccli.core.kube.record import from_object
+from speccli.core.kube.record import Record, from_object
 from speccli.core.plan import plan
 from speccli.core.recipes.load import load
 from speccli.core.recipes.model import Pool, Recipe
@@ -138,6 +138,19 @@ def test_a_start_is_measured_from_the_pods_that_serve() -> None:
     assert measured_start(pods[2:]) is None
 
 
+def test_a_pod_that_was_unready_for_a_while_says_nothing_of_a_start() -> None:
+    pods = [
+        _pod("2026-11-30T01:00:00Z", "2026-11-30T01:02:20Z"),
+        _pod("2026-11-30T01:00:00Z", "2026-11-30T01:09:00Z"),
+    ]
+    told = measured_start(pods)
+    assert told is not None
+    assert (told.low_s, told.high_s, told.words) == (140.0, 140.0, "the pod that serves now")
+    probe = {"initialDelaySeconds": 10, "periodSeconds": 10, "failureThreshold": 29}
+    late = pods[1] | {"spec": {"containers": [{"name": "engine", "startupProbe": probe}]}}
+    assert measured_start([late]) is None, "it would have been ended after five minutes"
+
+
 def test_else_from_the_last_rollout_that_came_through() -> None:
     _, found = _deployed(EAGLE)
     record = found.record.with_current(
@@ -147,11 +160,40 @@ def test_else_from_the_last_rollout_that_came_through() -> None:
     assert told is not None
     assert (told.low_s, told.how) == (240.0, "measured")
     assert told.words == "the rollout of revision 1"
-    later = record.with_current(number=2)
-    rolled = of_record(replace(found, record=later), replicas=3)
+    rolled = of_record(replace(found, record=_next(record, "2026-11-30T02:03:00+00:00", K=1)), 3)
     assert rolled is not None
-    assert rolled.low_s == 80.0, "three, one after the other"
+    assert (rolled.low_s, rolled.words) == (60.0, "the rollout of revision 2"), "one by one"
     assert of_record(replace(found, record=record.with_current(state="failed"))) is None
+
+
+def _next(record: Record, ended: str, **changes: Any) -> Record:
+    """One more revision, from two o'clock on."""
+    draft = {**record.current.recipe["draft"], **changes}
+    made = replace(
+        record.current,
+        number=record.current.number + 1,
+        recipe={**record.current.recipe, "draft": draft},
+        at="2026-11-30T02:00:00+00:00",
+        ended=ended,
+    )
+    return replace(record, current=made, previous=(record.current, *record.previous))
+
+
+def test_a_rollout_in_which_no_server_started_measures_no_start() -> None:
+    _, found = _deployed(EAGLE)
+    first = found.record.with_current(
+        at="2026-11-30T01:00:00+00:00", ended="2026-11-30T01:04:00+00:00"
+    )
+    soon = "2026-11-30T02:00:02+00:00"
+    switched = _next(first, soon).with_current(options={"traffic": "standby"})
+    tried = _next(switched, soon, K=1).with_current(trial={"from": 2})
+    taken_away = _next(tried, soon, K=3)
+    for record in (switched, tried, taken_away):
+        told = of_record(replace(found, record=record))
+        assert told is not None
+        assert told.words == "the rollout of revision 1"
+    forgotten = replace(switched, previous=())
+    assert of_record(replace(found, record=forgotten)) is None, "what was before is not known"
 
 
 def test_else_it_is_an_estimate_and_says_what_it_is_made_of() -> None:
