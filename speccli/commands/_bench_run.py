@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,10 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from speccli import diagnostics, output
+from speccli.commands._grouped import with_group
 from speccli.options import CLUSTER, FormatOption, SetOption, SourceOptions, source_without
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from speccli.core.bench.asked import Asked
+    from speccli.core.config import Settings
 
 
 class Api(StrEnum):
@@ -188,67 +193,82 @@ Extra = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class BenchFlags:
+    """What is measured, by its options. None: not typed."""
+
+    arm: Arm = None
+    to: To = None
+    target: TargetModel = None
+    draft: Draft = None
+    k: K = None
+    recipe: Recipe = None
+    changes: SetOption = None
+    baseline: Baseline = None
+    batch: Batch = None
+    rate: Rate = None
+    dataset: DatasetNames = None
+    data: Data = None
+    requests: Requests = None
+    seconds: Seconds = None
+    max_tokens: MaxTokens = None
+    output_tokens: OutputTokens = None
+    temperature: Annotated[float, typer.Option(min=0.0, max=5.0, help="Sampling.")] = 0.0
+    top_p: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Sampling.")] = None
+    seed: Annotated[int, typer.Option(help="Of the order of prompts and of arrivals.")] = 0
+    repeats: Annotated[
+        int, typer.Option(min=1, max=1000, help="Times each row is run; once is no verdict.")
+    ] = 3
+    request_seeds: RequestSeeds = False
+    structured: Structured = None
+    warmup: Warmup = None
+    api: Annotated[Api, typer.Option(help="Which endpoint is asked.")] = Api.CHAT
+    window: WindowOption = Window.STEADY
+    runner: Annotated[Runner, typer.Option(help="What puts the load on.")] = Runner.SPECCTL
+    tokenizer: Tokenizer = None
+    out: Out = None
+    name: Annotated[str | None, typer.Option(help="What to call it.")] = None
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Measure what the file at --out lacks.")
+    ] = False
+    keep_texts: Annotated[
+        bool, typer.Option("--keep-texts", help="Keep the answers, to compare them.")
+    ] = False
+    stand_in: StandIn = None
+    dcgm: Annotated[
+        str | None, typer.Option(metavar="URL", help="A DCGM exporter, for GPUs elsewhere.")
+    ] = None
+    nvml: Nvml = False
+    server_log: ServerLog = None
+    request_deadline: Annotated[
+        str, typer.Option(metavar="TIME", help="Wall clock for one whole answer.")
+    ] = "10m"
+    start_deadline: Annotated[
+        str, typer.Option(metavar="TIME", help="With --to local: for a server's start.")
+    ] = "15m"
+    logs: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Logs of the servers it starts.", show_default="TMPDIR"),
+    ] = None
+
+    def asked(self, settings: Settings, extra: list[str] | None, command: str) -> Asked:
+        """As the bench takes it."""
+        from speccli.core.bench.asked import Asked
+
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Asked(**given, extra=extra, settings=settings, command=command)
+
+
 @source_without(
     *("endpoint", "prometheus", "selector", "replay", "window", "interval", "deadline"),
     *("method", "floor", "hold", "baseline_cost"),
     *CLUSTER,
 )
+@with_group("flags", BenchFlags)
 def run(
     source: SourceOptions,
+    flags: BenchFlags,
     extra: Extra = None,
-    arm: Arm = None,
-    to: To = None,
-    target: TargetModel = None,
-    draft: Draft = None,
-    k: K = None,
-    recipe: Recipe = None,
-    changes: SetOption = None,
-    baseline: Baseline = None,
-    batch: Batch = None,
-    rate: Rate = None,
-    dataset: DatasetNames = None,
-    data: Data = None,
-    requests: Requests = None,
-    seconds: Seconds = None,
-    max_tokens: MaxTokens = None,
-    output_tokens: OutputTokens = None,
-    temperature: Annotated[float, typer.Option(min=0.0, max=5.0, help="Sampling.")] = 0.0,
-    top_p: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Sampling.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the order of prompts and of arrivals.")] = 0,
-    repeats: Annotated[
-        int, typer.Option(min=1, max=1000, help="Times each row is run; once is no verdict.")
-    ] = 3,
-    request_seeds: RequestSeeds = False,
-    structured: Structured = None,
-    warmup: Warmup = None,
-    api: Annotated[Api, typer.Option(help="Which endpoint is asked.")] = Api.CHAT,
-    window: WindowOption = Window.STEADY,
-    runner: Annotated[Runner, typer.Option(help="What puts the load on.")] = Runner.SPECCTL,
-    tokenizer: Tokenizer = None,
-    out: Out = None,
-    name: Annotated[str | None, typer.Option(help="What to call it.")] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Measure what the file at --out lacks.")
-    ] = False,
-    keep_texts: Annotated[
-        bool, typer.Option("--keep-texts", help="Keep the answers, to compare them.")
-    ] = False,
-    stand_in: StandIn = None,
-    dcgm: Annotated[
-        str | None, typer.Option(metavar="URL", help="A DCGM exporter, for GPUs elsewhere.")
-    ] = None,
-    nvml: Nvml = False,
-    server_log: ServerLog = None,
-    request_deadline: Annotated[
-        str, typer.Option(metavar="TIME", help="Wall clock for one whole answer.")
-    ] = "10m",
-    start_deadline: Annotated[
-        str, typer.Option(metavar="TIME", help="With --to local: for a server's start.")
-    ] = "15m",
-    logs: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Logs of the servers it starts.", show_default="TMPDIR"),
-    ] = None,
     output_format: FormatOption = output.Format.TABLE,
 ) -> None:
     """Measure arms under load, paired by prompt.
@@ -256,15 +276,13 @@ def run(
     Each arm is a server (--arm), or is started here in turn (--to local). Streams, counts tokens
     by usage, discards warm-up, and keeps the file after every row: --resume goes on with it.
     """
-    given = {name: value for name, value in locals().items() if name not in _NOT_ASKED}
     from speccli.core.bench import asked as asking
     from speccli.core.bench.external import ToldToStop, run_with
     from speccli.core.bench.form import to_json
     from speccli.core.bench.progress import Progress
 
-    settings = source.settings()
     command = shlex.join(["specctl", *sys.argv[1:]])
-    plan = asking.plan(asking.Asked(**given, settings=settings, command=command))
+    plan = asking.plan(flags.asked(source.settings(), extra, command))
     for note in plan.notes:
         diagnostics.warn(note)
     try:
@@ -281,7 +299,3 @@ def run(
     output.emit(lambda: to_json(result), table, output_format)
     diagnostics.say(f"kept in {plan.spec.out}")
     raise typer.Exit(int(asking.exit_code(result)))
-
-
-_NOT_ASKED = frozenset({"source", "output_format"})
-"""Parameters that say how it is done and told, not what is measured."""
