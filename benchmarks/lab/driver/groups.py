@@ -107,11 +107,12 @@ GROUPS = {
                 ),
                 Bench(
                     "structured",
-                    35,
+                    45,
                     "1,32",
-                    "12,64",
+                    "8,64",
                     ("operators.jsonl",),
                     ("baseline", "eagle3"),
+                    max_tokens=256,
                     more=("--structured", "SCHEMA"),
                 ),
                 Bench(
@@ -172,7 +173,10 @@ GROUPS = {
                 _eagle(k=5, weights="fp8", kv_gib=7.7),
                 Arm("ngram", "ngram", 5, weights="fp8", kv_gib=7.7),
             ),
-            (Bench("arms", 210, requests="8,32,64,128,160", repeats=2),),
+            (
+                Bench("arms", 210, requests="8,32,64,128,160", repeats=2),
+                Bench("sets", 50, "1", "12", _SETS, ("baseline", "eagle3"), repeats=1),
+            ),
         ),
         Group(
             "70b",
@@ -181,9 +185,10 @@ GROUPS = {
                 Arm("baseline", weights="fp8", kv_gib=8.0),
                 Arm("int4", weights="int4", kv_gib=8.0, label="baseline"),
             ),
-            tuple(
-                Bench(weights, 80, "1,8,32,64", "6,24,64,128", arms=(arm,))
-                for weights, arm in (("fp8", "baseline"), ("int4", "int4"))
+            (
+                Bench("fp8", 80, "1,8,32,64", "6,24,64,128", arms=("baseline",)),
+                Bench("int4", 80, "1,8,32,64", "6,24,64,128", arms=("int4",)),
+                Bench("sets", 60, "1", "12", _SETS, ("baseline",), repeats=1),
             ),
             max_num_seqs=64,
             start_s=190,

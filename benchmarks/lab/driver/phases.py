@@ -225,9 +225,9 @@ def collect(places: Places) -> int:
 
 
 REPORTED = {
-    "8b": ("8b-arms", "8b-sets"),
-    "32b": ("32b-arms",),
-    "70b-fp8": ("70b-fp8", "70b-eagle3-fp8", "70b-eagle3-sets"),
+    "8b": ("8b-arms", "8b-sets", "8b-lossless"),
+    "32b": ("32b-arms", "32b-sets"),
+    "70b-fp8": ("70b-fp8", "70b-eagle3-fp8", "70b-sets", "70b-eagle3-sets"),
     "70b-int4": ("70b-int4", "70b-eagle3-int4"),
 }
 """Benches of a model: arms that did not fit together are taken as one."""
