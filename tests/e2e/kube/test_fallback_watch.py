@@ -6,6 +6,7 @@ import contextlib
 import json
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,7 +55,7 @@ class Watching:
             SPECCTL_STATE=str(self._folder / "state"),
         )
         self._stack.enter_context(made)
-        self._stack.callback(made.kill)
+        self._stack.callback(_told, made)
         return made
 
     def lease(self) -> dict[str, Any]:
@@ -79,6 +80,13 @@ class Watching:
         mine = [e for e in every if e["reason"].startswith("Fallback")]
         assert {e["involvedObject"]["name"] for e in mine} <= {"chat"}
         return {e["reason"] for e in mine}
+
+
+def _told(process: subprocess.Popen[str]) -> None:
+    """End it, and show what it said: a test that failed has it in its report."""
+    if process.stderr is not None and not process.stderr.closed:
+        process.kill()
+        sys.stdout.write(process.communicate()[1])
 
 
 @pytest.fixture
