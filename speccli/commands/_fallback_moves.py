@@ -17,6 +17,7 @@ from speccli.core.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from speccli.core.baseline import Baseline
     from speccli.core.fallback.preview import Preview
     from speccli.core.kube.client import Cluster
 
@@ -102,14 +103,13 @@ def here_only(move: Move, *, force: bool = False, baseline: str | None = None) -
 
 def apply(move: Move, rung: str | None, *, wait: bool) -> int:
     """Down the ladder; the exit code."""
-    from speccli.core.fallback import carry, preview
+    from speccli.core.fallback import carry
     from speccli.core.views import fallback_moves as view
 
     if rung is not None and not rung.strip():
         raise UsageError("--rung: no name", hint="specctl fallback plan NAME lists the rungs")
     if move.dry_run or move.out:
-        made = preview.down(move.connect, move.namespace, move.name, rung, Told())
-        return _shown(move, made)
+        return _down(move, rung)
     with interrupted(_GOES_ON):
         outcome = carry.go(
             move.connect,
@@ -134,28 +134,40 @@ def apply(move: Move, rung: str | None, *, wait: bool) -> int:
 
 def preview_of(move: Move, kind: str, rung: str) -> int:
     """A proposal that is not made: its calls, or its files."""
+    return _back(move) if kind == "restore" else _down(move, rung)
+
+
+def _down(move: Move, rung: str | None) -> int:
     from speccli.core.fallback import preview
 
-    if kind == "restore":
-        return _shown(move, preview.back(move.connect, move.namespace, move.name, Told()))
-    return _shown(move, preview.down(move.connect, move.namespace, move.name, rung, Told()))
+    place = (move.connect, move.namespace, move.name)
+    return _shown(move, preview.down(*place, rung, Told(), accept=move.accept))
+
+
+def _back(move: Move, *, force: bool = False, baseline: Baseline | None = None) -> int:
+    from speccli.core.fallback import preview
+
+    place, accept = (move.connect, move.namespace, move.name), move.accept
+    made = preview.back(*place, Told(), accept=accept, force=force, baseline=baseline)
+    return _shown(move, made)
 
 
 def restore(move: Move, *, force: bool, baseline: str | None, lasting: str, window: str) -> int:
     """Back through a canary; the exit code."""
-    from speccli.core.fallback import carry, preview
+    from speccli.core.fallback import carry
+    from speccli.core.fallback.canary import LEAST_WINDOWS
     from speccli.core.units import seconds
     from speccli.core.views import fallback_moves as view
 
     lasting_s, window_s = seconds(lasting, what="--canary-for"), seconds(window, what="--window")
-    if not 0 < window_s <= lasting_s:
+    if not 1 <= window_s <= lasting_s / LEAST_WINDOWS:
         raise UsageError(
             f"--window {window} of --canary-for {lasting}: no time to compare in",
-            hint="more than 0 s, and no more than the canary is tried",
+            hint=f"at least 1 s, and {LEAST_WINDOWS} of them while the canary is tried",
         )
-    rate = _rate(baseline)
+    known = _baseline(baseline)
     if move.dry_run or move.out:
-        return _shown(move, preview.back(move.connect, move.namespace, move.name, Told()))
+        return _back(move, force=force, baseline=known)
     with interrupted(_GOES_ON):
         told = carry.restore(
             move.connect,
@@ -165,7 +177,7 @@ def restore(move: Move, *, force: bool, baseline: str | None, lasting: str, wind
             force=force,
             accept=move.accept,
             timeout_s=move.timeout_s,
-            baseline=rate,
+            baseline=known,
             window_s=window_s,
             lasting_s=lasting_s,
         )
@@ -180,12 +192,12 @@ def restore(move: Move, *, force: bool, baseline: str | None, lasting: str, wind
     return int(told.exit_code)
 
 
-def _rate(baseline: str | None) -> float | None:
-    """The acceptance rate of a baseline."""
+def _baseline(name: str | None) -> Baseline | None:
+    """What is kept under a name."""
     from speccli.commands._cluster_options import state
     from speccli.core.baseline.store import Store
 
-    return None if baseline is None else Store(state()).get(baseline).rate
+    return None if name is None else Store(state()).get(name)
 
 
 def _shown(move: Move, made: Preview) -> int:

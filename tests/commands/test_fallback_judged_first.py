@@ -39,6 +39,8 @@ def _no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ("apply chat --to local --proposal ab", "does not go with --proposal"),
         ("restore chat --dry-run --out x", "two ways to see a move"),
         ("restore chat --window 0s", "no time to compare in"),
+        ("restore chat --window 900ms", "no time to compare in"),
+        ("restore chat --window 10s --canary-for 70s", "no time to compare in"),
         ("restore chat --window 1h", "no time to compare in"),
         ("restore chat --dry-run --canary-for 0s", "no time to compare in"),
         ("watch chat --bench empty.json", "is not a bench result"),

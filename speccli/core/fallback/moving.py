@@ -92,9 +92,15 @@ class Mover:
         """`began`: when the move did, on the clock: it may have been begun again since."""
         self.here = here
         self.cluster, self.clock, self.sleep = connect(None), clock, sleep
-        self._connect, self._reporter, self._terms = connect, reporter, terms
+        self.terms = terms
+        self._connect, self._reporter = connect, reporter
         self._began = began
         self._notes: list[str] = []
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be known of the move so far."""
+        return tuple(self._notes)
 
     def note(self, text: str) -> None:
         """Something to know of the move."""
@@ -182,7 +188,7 @@ class Mover:
             asked = here.asked(raised={**here.options.raised, to: need.goal})
             if wrong := refuted(self.deploy(replace(asked, awaited=(to,)), wait=True)):
                 self.note(f"further servers of the pool {to}: {wrong}")
-        patience = self._terms.timeout_s or _RAISE_S
+        patience = self.terms.timeout_s or _RAISE_S
         ready = pools.await_servers(
             self.cluster, here, to, enough, patience, clock=self.clock, sleep=self.sleep
         )
@@ -205,7 +211,7 @@ class Mover:
                 f"the main pool keeps {options.raised['main']} servers at least until "
                 f"{made.name} is deployed again: {error.message}"
             )
-        return replace(made, notes=tuple(self._notes))
+        return replace(made, notes=self.notes)
 
     def _switched(self, former: Serving, asked: Asked, target: str) -> Outcome:
         to = asked.options.traffic
@@ -232,7 +238,7 @@ class Mover:
         """A rolling change; `former`: what an undo brings back."""
         asked = replace(to.asked(), restores=restores, awaited=to.serving_pools)
         served = pools.serves(self.cluster, former)
-        done = self.deploy(asked, wait=self._terms.wait)
+        done = self.deploy(asked, wait=self.terms.wait)
         took = self.clock() - self._began
         wrong = refuted(done)
         if wrong is None:
@@ -276,8 +282,8 @@ class Mover:
 
     def deploy(self, asked: Asked, *, wait: bool) -> deploying.Outcome:
         """One deployment of the move."""
-        accept = (*asked.accept, *self._terms.accept)
-        asked = replace(asked, accept=accept, wait=wait, timeout_s=self._terms.timeout_s)
+        accept = (*asked.accept, *self.terms.accept)
+        asked = replace(asked, accept=accept, wait=wait, timeout_s=self.terms.timeout_s)
         return deploying.deploy(self._connect, asked, self._reporter)
 
     def _moved(
@@ -338,8 +344,7 @@ class Mover:
         last: deploying.Outcome,
     ) -> Outcome:
         name, place = self.here.name, self.here.namespace
-        notes = tuple(self._notes)
-        return Outcome(name, place, how, source, target, end, words, took, last, notes)
+        return Outcome(name, place, how, source, target, end, words, took, last, self.notes)
 
 
 def refuted(done: deploying.Outcome) -> str | None:

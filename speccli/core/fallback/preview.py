@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from speccli.core.baseline import Baseline
 from speccli.core.deploy import cluster as deploying
 from speccli.core.deploy.asked import Asked, Prepared, Reporter
 from speccli.core.fallback import pools
 from speccli.core.fallback.carry import Chosen, choose_way
+from speccli.core.fallback.held import held, rate_of
+from speccli.core.fallback.ladder import Ladder
 from speccli.core.fallback.moving import Connect, Mechanism, Mover, Terms
-from speccli.core.fallback.serving import serving
+from speccli.core.fallback.serving import Serving, serving
 from speccli.core.fallback.way_back import way_back
 from speccli.core.fallback.ways import on_cluster
-from speccli.core.manifests.options import server
+from speccli.core.manifests.options import Traffic, server
 from speccli.core.manifests.render import files, render
 
 
@@ -48,10 +51,18 @@ class Preview:
     parts: tuple[Part, ...]
     texts: Mapping[str, str]
     """Name and text of each file of what would serve: the same bytes for the same move."""
+    notes: tuple[str, ...] = ()
+    """What keeps it from being made now, or from being made otherwise."""
 
 
 def down(
-    connect: Connect, namespace: str | None, name: str, rung: str | None, reporter: Reporter
+    connect: Connect,
+    namespace: str | None,
+    name: str,
+    rung: str | None,
+    reporter: Reporter,
+    *,
+    accept: Sequence[str] = (),
 ) -> Preview:
     """What `carry.go` would do now. The standby is asked; nothing is changed.
 
@@ -59,14 +70,19 @@ def down(
         UsageError: there is no such deployment, or no such step.
         SpecctlError: the cluster cannot be asked, or would refuse.
     """
-    found, place = on_cluster(connect(None), namespace, name)
-    mover = Mover(
-        connect, serving(found, place), reporter, Terms(), 0.0, time.monotonic, time.sleep
-    )
+    found, mover = _mover(connect, namespace, name, reporter, accept)
     way = choose_way(found, mover, rung)
     mechanism: Mechanism = "switch" if way.kind in {"switch", "complete"} else "rolling"
     parts = tuple(_down(mover, way))
     return _preview(connect, mover, mechanism, way.to.words, parts, reporter)
+
+
+def _mover(
+    connect: Connect, namespace: str | None, name: str, reporter: Reporter, accept: Sequence[str]
+) -> tuple[Ladder, Mover]:
+    found, place = on_cluster(connect(None), namespace, name)
+    here, terms = serving(found, place), Terms(tuple(accept))
+    return found, Mover(connect, here, reporter, terms, 0.0, time.monotonic, time.sleep)
 
 
 def _down(mover: Mover, way: Chosen) -> Iterator[Part]:
@@ -74,34 +90,54 @@ def _down(mover: Mover, way: Chosen) -> Iterator[Part]:
     if way.kind == "roll":
         yield Part("its pods are replaced, and proven", way.to.asked())
     elif way.kind == "behind":
+        if short := mover.lacks("main"):
+            mover.note(f"the traffic would stay with the pool standby: {short}")
         yield Part("the main pool is replaced while the standby serves", way.to.asked())
+        yield from _raised(mover, way.to, "main")
         yield Part("the main pool takes the traffic, and is proven", way.to.asked(traffic="main"))
     else:
+        yield from _raised(mover, here, "standby")
         need = pools.need(mover.cluster, here, "standby")
         raised = {"standby": need.goal} if need.goal > here.unit("standby").least else {}
-        if need.goal > need.there:
-            words = f"the standby gets {need.goal} servers: {need.words}"
-            yield Part(words, here.asked(raised=raised))
         asked = here.asked(traffic="standby", raised=raised)
         yield Part("the standby takes the traffic, and is proven", asked)
 
 
-def back(connect: Connect, namespace: str | None, name: str, reporter: Reporter) -> Preview:
+def _raised(mover: Mover, there: Serving, pool: Traffic) -> Iterator[Part]:
+    """The servers that a pool gets first."""
+    need = pools.need(mover.cluster, mover.here, pool)
+    if need.goal > need.there:
+        asked = there.asked(raised={**there.options.raised, pool: need.goal})
+        yield Part(f"the pool {pool} gets {need.goal} servers: {need.words}", asked)
+
+
+def back(
+    connect: Connect,
+    namespace: str | None,
+    name: str,
+    reporter: Reporter,
+    *,
+    accept: Sequence[str] = (),
+    force: bool = False,
+    baseline: Baseline | None = None,
+) -> Preview:
     """What `carry.restore` would do now, were the canary well. Nothing is changed.
 
     Raises:
-        UsageError: there is no such deployment, or nothing to bring back.
+        UsageError: there is no such deployment, nothing to bring back, or another's baseline.
         SpecctlError: the cluster cannot be asked, or would refuse.
     """
-    found, place = on_cluster(connect(None), namespace, name)
-    mover = Mover(
-        connect, serving(found, place), reporter, Terms(), 0.0, time.monotonic, time.sleep
-    )
+    found, mover = _mover(connect, namespace, name, reporter, accept)
     to, canary = way_back(found, mover.here)
+    rate_of(baseline, found)
+    if kept := held(found.record, mover, to, force=force):
+        mover.note(f"no canary would be made now: {kept.words}")
     switched = mover.here.traffic != to.traffic
     words = "the main pool takes the traffic" if switched else "its pods are replaced"
+    again = to if not switched else replace(to, options=replace(to.options, traffic="standby"))
     parts = (
         Part(f"a canary with {to.words} in the traffic of {mover.here.words}", canary.asked()),
+        *(_raised(mover, again, "main") if switched else ()),
         Part(f"were it well: {words}, and the canary goes", to.asked()),
     )
     mechanism: Mechanism = "switch" if switched else "rolling"
@@ -117,16 +153,18 @@ def _preview(
     reporter: Reporter,
 ) -> Preview:
     here = mover.here
-    tried = [
-        replace(part, calls=tuple(_calls(deploying.attempt(connect, part.asked, reporter))))
-        for part in parts
-    ]
+    tried = []
+    for part in parts:
+        asked = replace(part.asked, accept=(*part.asked.accept, *mover.terms.accept))
+        calls = tuple(_calls(deploying.attempt(connect, asked, reporter)))
+        tried.append(replace(part, calls=calls))
     last = parts[-1].asked
     major, minor = mover.cluster.version()
     # How many servers the load of a moment needs is no matter of a repository.
     options = replace(last.options, kubernetes=server(f"{major}.{minor}"), raised={})
     texts = files(render(last.recipe, options))
-    return Preview(here.name, here.namespace, mechanism, here.words, target, tuple(tried), texts)
+    told = (here.name, here.namespace, mechanism, here.words, target, tuple(tried), texts)
+    return Preview(*told, mover.notes)
 
 
 def _calls(prepared: Prepared) -> Iterator[Call]:

@@ -9,16 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from speccli.core.baseline import Baseline
 from speccli.core.deploy import cluster as deploying
-from speccli.core.deploy import room
 from speccli.core.deploy.asked import Asked, Reporter
 from speccli.core.deploy.prepare import now
 from speccli.core.errors import ExitCode
 from speccli.core.fallback import trial
 from speccli.core.fallback.canary import Comparison, Sample, Verdict
+from speccli.core.fallback.held import held, rate_of
 from speccli.core.fallback.ladder import Ladder
 from speccli.core.fallback.moving import Connect, Mover, Outcome, Terms, doubt, refuted
 from speccli.core.fallback.pools import Warm
@@ -35,8 +35,6 @@ from speccli.core.fallback.serving import Serving, serving
 from speccli.core.fallback.way_back import nowhere, target_of, with_canary
 from speccli.core.fallback.ways import on_cluster
 from speccli.core.kube.record import Revision
-from speccli.core.manifests.build import objects
-from speccli.core.units import seconds
 
 _AS_GOOD = 0.9
 """Share of the canary's acceptance of the same prompts that the main pool's servers must reach to
@@ -77,7 +75,7 @@ def restore(
     force: bool = False,
     accept: Sequence[str] = (),
     timeout_s: float | None = None,
-    baseline: float | None = None,
+    baseline: Baseline | float | None = None,
     window_s: float = trial.WINDOW_S,
     lasting_s: float = trial.LASTING_S,
     dark_s: float = trial.DARK_S,
@@ -94,7 +92,7 @@ def restore(
         force: Whether what was refused before is tried all the same.
         accept: Critical findings of the cluster that keep nothing out.
         timeout_s: For each rollout; None: by the pods' own budgets.
-        baseline: Acceptance rate of the draft when it was well; None: the floor alone counts.
+        baseline: Of the draft when it was well, or its acceptance rate; None: the floor alone.
         window_s: Over how long canary and siblings are compared at a time.
         lasting_s: How long a canary is tried at most.
         dark_s: How long either side's metrics may be gone.
@@ -102,7 +100,7 @@ def restore(
         sleep: Between looks.
 
     Raises:
-        UsageError: there is no such deployment, or nothing to bring back.
+        UsageError: there is no such deployment, nothing to bring back, or another's baseline.
         SpecctlError: the cluster refuses, does not answer within the deadline, or somebody else
             deploys meanwhile. The same call goes on with what was begun.
     """
@@ -114,7 +112,7 @@ def restore(
     def once() -> Restored:
         found, place = on_cluster(connect(None), namespace, name)
         mover = Mover(connect, serving(found, place), reporter, terms, began, clock, sleep)
-        return _Restore(found, mover, reporter, baseline, times).run(force=force)
+        return _Restore(found, mover, reporter, rate_of(baseline, found), times).run(force=force)
 
     return persistently(once, reporter, clock=clock, sleep=sleep)
 
@@ -151,66 +149,9 @@ class _Restore:
             return self._passed(to, None, str(tried.get("words")))
         if tried is not None and begun:
             return self._taken_away(to, tried, None)
-        return self.kept_from(to, force=force) or self._try(to)
-
-    def kept_from(self, to: Serving, *, force: bool) -> Restored | None:
-        """Why it is not even tried; None: it is. Nothing is changed."""
-        if not force and (kept := self._kept_down(to)):
-            return kept
-        why = self._blind() or self._crowded(to) or self._short(to)
-        return self._told("inconclusive", f"{why}; nothing was changed") if why else None
-
-    def _short(self, to: Serving) -> str | None:
-        """Why the main pool could not take what the standby serves; None: it could."""
-        if self._here.traffic == to.traffic:
-            return None
-        why = self._mover.lacks("main")
-        return f"the traffic stays with the pool standby: {why}" if why else None
-
-    # ---- where to ----
-
-    def _kept_down(self, to: Serving) -> Restored | None:
-        """Why it is not even tried; None: it is."""
-        seen = refusals(self._record, configuration(to.recipe))
-        if not seen.count or seen.last is None:
-            return None
-        what = f"{to.words} was refused"
-        if seen.count >= MOST_REFUSALS:
-            words = (
-                f"{what} {seen.count} times and stays down until its draft or the recipe changes, "
-                "or --force has it tried again"
-            )
-            return self._told("refused", words, seen.count)
-        pause = timedelta(seconds=seconds(to.recipe.fallback.restore_after) * 2**seen.count)
-        due = datetime.fromisoformat(seen.last) + pause
-        if datetime.now(UTC) >= due:
-            return None
-        words = (
-            f"{what} at {seen.last}, and is tried again from {due.isoformat()} on, or by --force"
-        )
-        return self._told("refused", words, seen.count)
-
-    def _blind(self) -> str | None:
-        """Why the siblings cannot be seen; None: they can."""
-        watched = self._watched(self._here)
-        pods = trial.both_sides(self._cluster, watched)
-        found = trial.pages(self._cluster, watched, pods, time.time())
-        if any(page.pool == watched.siblings for page in found.values()):
-            return None
-        return (
-            f"metrics are gone: no answer from the servers of the pool {watched.siblings}, "
-            "so that no canary could be compared with them"
-        )
-
-    def _crowded(self, to: Serving) -> str | None:
-        """Why the canary finds no GPU; None: it does, or it cannot be told."""
-        tried = with_canary(self._here, to)
-        unit, made = tried.unit("canary"), objects(tried.recipe, tried.options)
-        seen = room.look(self._cluster, [unit], made, self._here.namespace)
-        if seen.stocks["canary"].unknown is not None or not seen.crowded:
-            return None
-        per_pod, free = seen.stocks["canary"].per_pod, seen.stocks["canary"].free
-        return f"a canary needs {per_pod} GPUs of one node, and {free} are free in all"
+        if kept := held(self._record, self._mover, to, force=force):
+            return self._told(kept.verdict, kept.words, kept.refusals)
+        return self._try(to)
 
     # ---- the canary ----
 

@@ -71,30 +71,28 @@ class Page:
     scrape: Scrape
 
 
-def both_sides(cluster: Cluster, watched: Watched) -> list[Object]:
+def both_sides(cluster: Cluster, namespace: str, name: str, siblings: str) -> list[Object]:
     """Pods of the canary and its siblings, ready or not.
 
     Raises:
         SpecctlError: the API server does not tell which pods there are.
     """
-    found = cluster.list("v1", "Pod", watched.namespace, labels=pods_of(watched.name))
-    return [pod for pod in found if _pool(pod) in {"canary", watched.siblings}]
+    found = cluster.list("v1", "Pod", namespace, labels=pods_of(name))
+    return [pod for pod in found if _pool(pod) in {"canary", siblings}]
 
 
 def _pool(pod: Object) -> str:
     return str((pod["metadata"].get("labels") or {}).get(POOL))
 
 
-def pages(
-    cluster: Cluster, watched: Watched, pods: Iterable[Object], now: float
-) -> dict[str, Page]:
+def pages(cluster: Cluster, namespace: str, pods: Iterable[Object], now: float) -> dict[str, Page]:
     """The pages of those that answer, by pod."""
     asked = [pod for pod in pods if is_ready(pod)]
 
     def one(pod: Object) -> Page | None:
         name = str(pod["metadata"]["name"])
         try:
-            status, body = asker(cluster, watched.namespace, name)("GET", "/metrics")
+            status, body = asker(cluster, namespace, name)("GET", "/metrics")
         except SpecctlError:
             return None
         if status != 200:
@@ -209,10 +207,12 @@ class _Watch:
         """Pods, their pages, and which side is not to be seen."""
         pods: list[Object] = []
         found: dict[str, Page] = {}
+        watched = self._watched
         try:
-            pods = both_sides(self._cluster, self._watched)
-            found = pages(self._cluster, self._watched, pods, time.time())
-            dark = missing(found, self._watched)
+            place = watched.namespace
+            pods = both_sides(self._cluster, place, watched.name, watched.siblings)
+            found = pages(self._cluster, place, pods, time.time())
+            dark = missing(found, watched)
         except NotAuthorisedError:
             raise
         except SpecctlError as error:

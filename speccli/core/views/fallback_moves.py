@@ -88,5 +88,6 @@ def previewed(made: Preview) -> dict[str, Any]:
                 {"words": part.words, "calls": [asdict(call) for call in part.calls]}
                 for part in made.parts
             ],
+            "notes": list(made.notes),
         },
     }

@@ -9,23 +9,25 @@ from typing import Any
 import pytest
 import yaml
 
+from speccli.core.deploy.gate import GateError
 from speccli.core.errors import UsageError
 from speccli.core.fallback import preview
 from speccli.core.fallback.preview import Preview
 from speccli.core.views import fallback_moves as view
 from speccli.tables.fallback_moves import moved_table, preview_table, restored_table
+from tests.core.deploy.fake_cluster import FakeCluster
 from tests.core.fallback.test_carry import World, quick
-from tests.core.fallback.test_restoring import Scene
+from tests.core.fallback.test_restoring import Scaled, Scene
 
 __all__ = ["quick"]
 
 
-def down(world: World, rung: str | None = None) -> Preview:
-    return preview.down(lambda _: world.fake, None, "chat", rung, world.heard)  # type: ignore[arg-type,return-value]
+def down(world: World, rung: str | None = None, **more: Any) -> Preview:
+    return preview.down(lambda _: world.fake, None, "chat", rung, world.heard, **more)  # type: ignore[arg-type,return-value]
 
 
-def back(world: World) -> Preview:
-    return preview.back(lambda _: world.fake, None, "chat", world.heard)  # type: ignore[arg-type,return-value]
+def back(world: World, **more: Any) -> Preview:
+    return preview.back(lambda _: world.fake, None, "chat", world.heard, **more)  # type: ignore[arg-type,return-value]
 
 
 def calls(made: Preview) -> list[list[str]]:
@@ -60,6 +62,34 @@ def test_a_way_back_is_shown_with_its_canary() -> None:
     assert scene.fake.calls == []
     assert "create Deployment chat-canary" in calls(made)[0]
     assert calls(made)[1][1:] == ["change Service chat"]
+
+
+def test_a_way_back_is_shown_with_the_servers_that_come_first_and_what_keeps_it_down() -> None:
+    scene = Scaled(24)
+    scene.fake.running = 40.0
+    made = back(scene)
+    assert made.parts[1].words.startswith("the pool main gets 4 servers: 160 requests")
+    assert made.notes == ()
+    crowded = Scaled(13)
+    crowded.fake.running = 100.0
+    assert "no canary would be made now: the traffic stays with" in back(crowded).notes[0]
+    scene.busy.acceptance = {"chat-canary": 0.3}
+    scene.back()
+    assert "no canary would be made now: eagle3, K = 3 was refused" in back(scene).notes[0]
+    assert view.previewed(back(scene))["move"]["notes"] == list(back(scene).notes)
+    assert back(scene, force=True).notes == ()
+
+
+def test_a_move_is_shown_that_only_what_is_accepted_lets_through() -> None:
+    fake = FakeCluster(16)
+    fake.objects["PriorityClass", "gold"] = {"kind": "PriorityClass", "metadata": {"name": "gold"}}
+    world = World("scheduling.priority_class=gold", fake=fake)
+    world.go()
+    del fake.objects["PriorityClass", "gold"]
+    for shown in (down, back):
+        with pytest.raises(GateError, match="DEPLOY_MISSING"):
+            shown(world)
+        assert shown(world, accept=("DEPLOY_MISSING",)).parts
 
 
 def test_files_are_what_would_serve_and_the_same_every_time() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from speccli.core.baseline import Baseline, Key
 from speccli.core.deploy import cluster as deploying
 from speccli.core.deploy.asked import Asked
 from speccli.core.errors import ExitCode, SpecctlError, UsageError
@@ -598,6 +599,28 @@ def test_a_verdict_holds_for_an_hour(
     monkeypatch.setattr("speccli.core.fallback.restoring.now", lambda: then)
     scene.busy.acceptance = {CANARY: 0.05}
     assert scene.back().verdict == ("refused" if again else "passed")
+
+
+@pytest.mark.parametrize(
+    ("key", "verdict"),
+    [
+        pytest.param(Key(method="eagle3", k=3), "refused", id="its-own"),
+        pytest.param(Key(), "refused", id="that-does-not-say"),
+        pytest.param(Key(method="ngram", k=3), None, id="another-method"),
+        pytest.param(Key(method="eagle3", k=5), None, id="another-k"),
+    ],
+)
+def test_a_baseline_of_something_else_is_not_what_a_canary_is_held_against(
+    scene: Scene, key: Key, verdict: str | None
+) -> None:
+    known = Baseline("well", key, 0.9, 3.0, (), 1e4)
+    if verdict is not None:
+        assert scene.back(baseline=known).verdict == verdict  # 0.6, and 0.81 is wanted
+        return
+    before = copy.deepcopy(scene.fake.objects)
+    with pytest.raises(UsageError, match="baseline well is of .* and chat drafts with eagle3, K ="):
+        scene.back(baseline=known)
+    assert scene.fake.objects == before
 
 
 def test_killed_after_any_write_a_main_pool_that_is_raised_is_let_go_in_the_end(
