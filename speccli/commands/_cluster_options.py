@@ -46,6 +46,21 @@ ToOption = Annotated[
         show_default="local where there is one of that name and no cluster is named",
     ),
 ]
+AcceptOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="CODE", help="A critical finding that keeps nothing out; repeat."),
+]
+WaitOption = Annotated[
+    bool, typer.Option("--wait/--no-wait", help="Wait until it is ready, and prove it.")
+]
+TimeoutOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="How long the rollout may take.",
+        show_default="each pod's start-up budget, one after the other",
+    ),
+]
 BesideOption = Annotated[
     bool | None,
     typer.Option(

@@ -15,6 +15,33 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
+Rung = Annotated[
+    str | None,
+    typer.Option(metavar="RUNG", help="Plan the move to this rung, whatever is found."),
+]
+Findings = Annotated[
+    list[str] | None,
+    typer.Option("--finding", metavar="CODE", help="What is wrong, by hand; repeat for more."),
+]
+Benches = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--bench",
+        metavar="FILE",
+        help="A bench of the rungs, by which they are ordered; repeat.",
+    ),
+]
+Batch = Annotated[
+    float | None,
+    typer.Option(
+        "--batch",
+        metavar="N",
+        help="Requests that one server runs now.",
+        show_default="as its engines tell",
+    ),
+]
+
+
 @source_without(
     *("deployment", "interval", "method", "hold", "gpus_per_engine", "baseline_cost"),
 )
@@ -22,31 +49,10 @@ def command(
     source: SourceOptions,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The deployment.")],
     to: ToOption = None,
-    rung: Annotated[
-        str | None,
-        typer.Option(metavar="RUNG", help="Plan the move to this rung, whatever is found."),
-    ] = None,
-    finding: Annotated[
-        list[str] | None,
-        typer.Option("--finding", metavar="CODE", help="What is wrong, by hand; repeat for more."),
-    ] = None,
-    bench: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--bench",
-            metavar="FILE",
-            help="A bench of the rungs, by which they are ordered; repeat.",
-        ),
-    ] = None,
-    batch: Annotated[
-        float | None,
-        typer.Option(
-            "--batch",
-            metavar="N",
-            help="Requests that one server runs now.",
-            show_default="as its engines tell",
-        ),
-    ] = None,
+    rung: Rung = None,
+    finding: Findings = None,
+    bench: Benches = None,
+    batch: Batch = None,
     output_format: FormatOption = output.Format.TABLE,
 ) -> None:
     """Say what would be done about a deployment now, why, and what it would cost.

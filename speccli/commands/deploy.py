@@ -10,11 +10,14 @@ import typer
 
 from speccli import diagnostics, output
 from speccli.commands._cluster_options import (
+    AcceptOption,
     BesideOption,
     ContextOption,
     KubeconfigOption,
+    TimeoutOption,
     To,
     Told,
+    WaitOption,
     connector,
     state,
 )
@@ -31,6 +34,27 @@ if TYPE_CHECKING:
     Connect = Callable[[float | None], Cluster]
 
 
+Diff = Annotated[
+    bool, typer.Option("--diff", help="Show what would change, as the server sees it.")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Judge and try everything, change nothing.")
+]
+RequireKernels = Annotated[
+    bool,
+    typer.Option(
+        "--require-kernels",
+        help="Only where `specctl kernels check` has passed: image, driver, every node.",
+    ),
+]
+KernelsMaxAge = Annotated[
+    str, typer.Option(metavar="TIME", help="With --require-kernels: how old a pass may be.")
+]
+ForceConflicts = Annotated[
+    bool, typer.Option("--force-conflicts", help="Take fields over that others have set.")
+]
+
+
 @with_options(RenderFlags, without=("kubernetes", "surge"))
 def command(
     flags: RenderFlags,
@@ -43,40 +67,14 @@ def command(
     ] = To.KUBERNETES,
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
-    diff: Annotated[
-        bool, typer.Option("--diff", help="Show what would change, as the server sees it.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Judge and try everything, change nothing.")
-    ] = False,
-    wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Wait until it is ready, and prove it.")
-    ] = True,
-    timeout: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="How long the rollout may take.",
-            show_default="each pod's start-up budget, one after the other",
-        ),
-    ] = None,
-    accept: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CODE", help="A critical finding that keeps nothing out; repeat."),
-    ] = None,
-    require_kernels: Annotated[
-        bool,
-        typer.Option(
-            "--require-kernels",
-            help="Only where `specctl kernels check` has passed: image, driver, every node.",
-        ),
-    ] = False,
-    kernels_max_age: Annotated[
-        str, typer.Option(metavar="TIME", help="With --require-kernels: how old a pass may be.")
-    ] = "7d",
-    force_conflicts: Annotated[
-        bool, typer.Option("--force-conflicts", help="Take fields over that others have set.")
-    ] = False,
+    diff: Diff = False,
+    dry_run: DryRun = False,
+    wait: WaitOption = True,
+    timeout: TimeoutOption = None,
+    accept: AcceptOption = None,
+    require_kernels: RequireKernels = False,
+    kernels_max_age: KernelsMaxAge = "7d",
+    force_conflicts: ForceConflicts = False,
     beside: BesideOption = None,
     output_format: FormatOption = output.Format.TABLE,
 ) -> None:

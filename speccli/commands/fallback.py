@@ -10,11 +10,14 @@ from speccli import output
 from speccli.commands import _fallback_moves as moves
 from speccli.commands import _fallback_plan
 from speccli.commands._cluster_options import (
+    AcceptOption,
     BesideOption,
     ContextOption,
     KubeconfigOption,
     NamespaceOption,
+    TimeoutOption,
     ToOption,
+    WaitOption,
     connector,
     is_local,
     state,
@@ -51,21 +54,6 @@ def _root() -> None:
 
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The deployment.")]
-Accept = Annotated[
-    list[str] | None,
-    typer.Option(metavar="CODE", help="A critical finding that keeps nothing out; repeat."),
-]
-Wait = Annotated[
-    bool, typer.Option("--wait/--no-wait", help="Wait until it is ready, and prove it.")
-]
-Timeout = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TIME",
-        help="How long the rollout may take.",
-        show_default="each pod's start-up budget, one after the other",
-    ),
-]
 
 
 app.command("plan", epilog=_EPILOG)(_fallback_plan.command)
@@ -94,9 +82,9 @@ def apply(
     namespace: NamespaceOption = None,
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
-    wait: Wait = True,
-    timeout: Timeout = None,
-    accept: Accept = None,
+    wait: WaitOption = True,
+    timeout: TimeoutOption = None,
+    accept: AcceptOption = None,
     dry_run: moves.DryRun = False,
     out: moves.Out = None,
     beside: BesideOption = None,
@@ -134,9 +122,9 @@ def restore(
     namespace: NamespaceOption = None,
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
-    wait: Wait = True,
-    timeout: Timeout = None,
-    accept: Accept = None,
+    wait: WaitOption = True,
+    timeout: TimeoutOption = None,
+    accept: AcceptOption = None,
     force: moves.Force = False,
     baseline: moves.BaselineName = None,
     lasting: moves.Lasting = "30m",

@@ -8,11 +8,14 @@ import typer
 
 from speccli import output
 from speccli.commands._cluster_options import (
+    AcceptOption,
     BesideOption,
     ContextOption,
     KubeconfigOption,
     NamespaceOption,
+    TimeoutOption,
     ToOption,
+    WaitOption,
     connector,
     is_local,
     state,
@@ -32,21 +35,9 @@ def command(
     namespace: NamespaceOption = None,
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
-    wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Wait until it is ready, and prove it.")
-    ] = True,
-    timeout: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="How long the rollout may take.",
-            show_default="each pod's start-up budget, one after the other",
-        ),
-    ] = None,
-    accept: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CODE", help="A critical finding that keeps nothing out; repeat."),
-    ] = None,
+    wait: WaitOption = True,
+    timeout: TimeoutOption = None,
+    accept: AcceptOption = None,
     force_conflicts: Annotated[
         bool, typer.Option("--force-conflicts", help="Take fields over that others have set.")
     ] = False,
