@@ -155,25 +155,26 @@ def _choose(
     for i, batch in enumerate(batches):
         here = logs[batch]
         best = max((k for k in here if k <= now), key=lambda k: here[k])
-        if here[best] - here[now] > math.log1p(GAIN):
+        lead = here[best] - here[now]
+        if lead > math.log1p(GAIN):
+            said = f"at batch {batch} K = {best} was {_percent(lead)} faster than {now}"
             width = _width(rows, sweep[now], sweep[best], batch)
             if i < begin:
-                unsure.append(
-                    f"at batch {batch} K = {best} was "
-                    f"{100 * math.expm1(here[best] - here[now]):.0f} % faster than {now}; K is not "
-                    "raised again, and a larger one pays later"
-                )
-            elif width is not None and here[best] - here[now] - width > math.log1p(GAIN):
+                unsure.append(f"{said}; K is not raised again, and a larger one pays later")
+            elif width is not None and lead - width > math.log1p(GAIN):
                 now = best
             else:
-                why = "measured once" if width is None else "its interval does not clear 3 %"
-                unsure.append(
-                    f"at batch {batch} K = {best} was "
-                    f"{100 * math.expm1(here[best] - here[now]):.0f} % faster than {now}, {why}: "
-                    "K is not changed there (more --repeats would tell)"
-                )
+                why = "measured once"
+                if width is not None:
+                    ends = f"{_percent(lead - width)} to {_percent(lead + width)}"
+                    why = f"its interval, {ends}, does not clear 3 %"
+                unsure.append(f"{said}, {why}: K is not changed there (more --repeats would tell)")
         chosen[batch] = now
     return chosen, unsure
+
+
+def _percent(lead: float) -> str:
+    return f"{100 * math.expm1(lead):.0f} %"
 
 
 def _first(batches: Sequence[int], logs: dict[int, dict[int, float]]) -> tuple[int, int]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -166,7 +167,11 @@ def test_k_changes_only_where_the_interval_says_so() -> None:
         noise=replace(QUIET, run=0.1),
         seed=4,
     )
-    assert schedule(noisy).rows == ((1, 8, 3),)
+    told = schedule(noisy)
+    assert told.rows == ((1, 8, 3),)
+    (note,) = (note for note in told.notes if "does not clear" in note)
+    ((low, high),) = re.findall(r"its interval, (-?\d+) % to (-?\d+) %,", note)
+    assert int(low) < 3 < int(high)
 
 
 def test_ks_are_compared_on_what_all_of_them_have() -> None:
