@@ -20,7 +20,7 @@ from speccli.core.manifests.options import RenderOptions
 from speccli.core.plan import Plan, plan
 from speccli.core.recipes.load import load
 from speccli.core.recipes.model import Recipe
-from tests.core.deploy.fake_cluster import FakeCluster, Killed
+from tests.core.deploy.fake_cluster import FakeCluster
 from tests.core.deploy.test_cluster import PLAIN, RECIPE, Heard, leads_to
 
 WITH_STANDBY: dict[str, Any] = {**PLAIN, "pools": ("standby",)}
@@ -302,31 +302,6 @@ def test_from_the_standby_the_main_pool_is_replaced_behind_it(world: World) -> N
     assert (world.drafts_with("chat"), world.drafts_with("chat-standby")) == ("none", "ngram")
     with pytest.raises(UsageError, match="nothing to fall back to"):
         world.go()
-
-
-@pytest.mark.parametrize("moves", [1, 2])
-def test_killed_after_any_write_the_same_again_completes_it(moves: int) -> None:
-    """Also the raising of servers, and the second move, behind the standby."""
-    world = World()
-    world.fake.running = 80.0
-    for _ in range(moves - 1):
-        world.go()
-    before = world.fake.objects
-    for count in range(80):
-        world.fake.objects, world.fake.die_after = copy.deepcopy(before), count
-        world.fake.calls.clear()
-        try:
-            world.go()
-        except Killed:
-            world.fake.die_after = None
-            assert leads_to(world.fake) in {"chat", "chat-standby"}
-            assert world.go().end == "moved", count
-            assert leads_to(world.fake) == ("chat-standby" if moves == 1 else "chat"), count
-            assert world.record.current.state == "ready"
-        else:
-            assert count > 8
-            return
-    raise AssertionError("never through")
 
 
 def test_an_api_server_that_is_away_for_a_while_is_waited_for(world: World) -> None:

@@ -153,3 +153,28 @@ def test_a_return(acceptance: float, standby: bool) -> None:
 
     calls = killed(scene, scene.back, see)
     assert calls > 100
+
+
+def test_a_standby_that_is_refuted_once_it_serves() -> None:
+    """It is undone; killed where that is in the record and not yet done about, it goes on down."""
+    world = World()
+    told = world.fake.proxy
+
+    def proxy(*given: Any, **more: Any) -> tuple[int, bytes]:
+        world.fake.silent = {"chat-standby"} if leads_to(world.fake) == "chat-standby" else set()
+        return told(*given, **more)
+
+    world.fake.proxy = proxy  # type: ignore[method-assign]
+
+    def see(made: Any) -> None:
+        assert leads_to(world.fake) == "chat"
+        found = (made.end, made.target, world.drafts_with("chat"))
+        assert found in {
+            ("undone", "ngram, K = 3", "eagle3"),
+            ("moved", "no speculation", "none"),
+        }
+        ends.add(made.end)
+
+    ends: set[str] = set()
+    killed(world, world.go, see)
+    assert ends == {"undone", "moved"}

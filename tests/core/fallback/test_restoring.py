@@ -24,7 +24,7 @@ from speccli.core.fallback.ways import on_cluster
 from speccli.core.kube.record import recipe_of
 from speccli.core.manifests.options import RenderOptions
 from speccli.core.recipes.load import load
-from tests.core.deploy.fake_cluster import FakeCluster, Killed
+from tests.core.deploy.fake_cluster import FakeCluster
 from tests.core.deploy.test_cluster import PLAIN, RECIPE, leads_to
 from tests.core.fallback.test_carry import WITH_STANDBY, World, quick
 
@@ -642,30 +642,6 @@ def test_killed_after_any_write_a_main_pool_that_is_raised_is_let_go_in_the_end(
             current = scene.record.current
             assert (current.state, current.options.get("raised")) == ("ready", None), count
             assert scene.least[-1] == 1, count
-        else:
-            assert count > 12
-            return
-    raise AssertionError("never through")
-
-
-@pytest.mark.parametrize("acceptance", [0.6, 0.3], ids=["well", "bad"])
-def test_killed_after_any_write_the_same_again_goes_on(scene: Scene, acceptance: float) -> None:
-    scene.busy.acceptance = {CANARY: acceptance}
-    before = scene.fake.objects
-    for count in range(80):
-        scene.fake.objects, scene.fake.die_after = copy.deepcopy(before), count
-        scene.fake.calls.clear()
-        try:
-            scene.back()
-        except Killed:
-            scene.fake.die_after = None
-            assert leads_to(scene.fake) in {"chat", "chat-standby"}
-            told = scene.back()
-            assert told.verdict == ("passed" if acceptance > 0.5 else "refused"), count
-            assert told.refusals == (0 if acceptance > 0.5 else 1), count
-            assert leads_to(scene.fake) == ("chat" if acceptance > 0.5 else "chat-standby"), count
-            assert ("Deployment", CANARY) not in scene.fake.objects
-            assert scene.record.current.state == "ready"
         else:
             assert count > 12
             return
