@@ -24,7 +24,7 @@ from speccli.core.fallback.ways import on_cluster
 from speccli.core.kube.record import recipe_of
 from speccli.core.manifests.options import RenderOptions
 from speccli.core.recipes.load import load
-from tests.core.deploy.fake_cluster import FakeCluster
+from tests.core.deploy.fake_cluster import FakeCluster, Killed
 from tests.core.deploy.test_cluster import PLAIN, RECIPE, leads_to
 from tests.core.fallback.test_carry import WITH_STANDBY, World, quick
 
