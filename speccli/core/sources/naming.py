@@ -95,6 +95,20 @@ def _labels(seen: _Seen) -> dict[str, str]:
     return dict(zip(_APART, seen.labels, strict=True))
 
 
+def without_page(engines: Iterable[Series], targets: Iterable[Series]) -> bool:
+    """Whether a target that engines are of is up at a time later than its newest page."""
+    newest: dict[str, float] = {}
+    for series in engines:
+        name = target_of(series.labels)
+        newest[name] = max(newest.get(name, 0.0), series.samples[-1][0] if series.samples else 0.0)
+    return any(
+        at > newest.get(target_of(series.labels), at) and float(value) > 0
+        for series in targets
+        if series.labels.get("__name__") == "up"
+        for at, value in series.samples[-1:]
+    )
+
+
 def target_of(labels: Mapping[str, str]) -> str:
     """The address of the target that a series belongs to, as a URL."""
     name = labels.get("instance") or labels.get("pod") or labels.get("job") or "unnamed"

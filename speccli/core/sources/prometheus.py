@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from speccli.core.errors import SourceError
 from speccli.core.sources import promql
 from speccli.core.sources.base import NO_ENGINES, Scrape
-from speccli.core.sources.naming import Names
+from speccli.core.sources.naming import Names, without_page
 from speccli.core.sources.promapi import PrometheusApi, Series
 
 RAW_ENGINES = 64
@@ -268,12 +268,14 @@ class PrometheusSource:
 
     async def _fetch(self, end: float, span: float, census: Census) -> list[Scrape]:
         # Whole milliseconds, and one more: no sample falls between two stretches.
-        engines = await self.api.query(
-            promql.raw_engines(self.selector, span + 0.001, self._instances), at=end
-        )
+        pages = promql.raw_engines(self.selector, span + 0.001, self._instances)
+        engines = await self.api.query(pages, at=end)
         targets = await self.api.query(
             promql.raw_targets(self.selector, span + 0.001, census.jobs, self._instances), at=end
         )
+        if without_page(engines.series, targets.series):
+            # A scrape ended between the two questions, or the target has no engine any more.
+            engines = await self.api.query(pages, at=end)
         note = engines.note or targets.note
         self.note = note or self.note
         names = self._names

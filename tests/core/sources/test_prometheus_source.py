@@ -212,6 +212,28 @@ class Api:
         pass
 
 
+class Ending(Api):
+    """A scrape ends when its page was asked for and its `up` was not yet."""
+
+    async def query(self, expression: str, *, at: float | None = None) -> Answer:
+        if "process_start" in expression and self.present == T0 + 75:
+            self.engines = [growing("vllm:x", 1, 0, 15, 30, 45, 60, 75)]
+            self.targets = [series("up", dict.fromkeys((0, 15, 30, 45, 60, 75), 1))]
+        return await super().query(expression, at=at)
+
+
+async def test_a_scrape_that_ends_between_two_questions_is_read_whole() -> None:
+    api = Ending()
+    api.engines = [growing("vllm:x", 1, 0, 15, 30, 45, 60)]
+    api.targets = [series("up", dict.fromkeys((0, 15, 30, 45, 60), 1))]
+    api.count = counted()
+    source = PrometheusSource(api, window_s=60)  # type: ignore[arg-type]
+    await source.scrapes()
+    api.present = T0 + 75
+    (found,) = await source.scrapes()
+    assert (found.at, found.body) == (T0 + 75, b'vllm:x{engine="0",model_name="llama"} 1075\n')
+
+
 def counted(engines: int = 1) -> list[Series]:
     labels = [({"slot": "engines.vllm"}, str(engines)), ({"slot": "job", "job": "vllm"}, "1")]
     labels.append(({"slot": "example", "job": "vllm", "instance": "10.0.0.7:8000"}, "1"))
