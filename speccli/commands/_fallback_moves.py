@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from speccli.core.baseline import Baseline
+    from speccli.core.bench.results import Result
     from speccli.core.fallback.preview import Preview
     from speccli.core.kube.client import Cluster
 
@@ -53,6 +54,14 @@ Window = Annotated[
         "--window", metavar="TIME", help="Over how long canary and siblings are compared at a time."
     ),
 ]
+Benches = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--bench",
+        metavar="FILE",
+        help="A bench of the rungs: the standby gets the servers for the present speed; repeat.",
+    ),
+]
 _GOES_ON = "what was begun goes on; the same command completes it"
 
 
@@ -81,7 +90,9 @@ class Move:
         return None if self.timeout is None else seconds(self.timeout, what="--timeout")
 
 
-def here_only(move: Move, *, force: bool = False, baseline: str | None = None) -> None:
+def here_only(
+    move: Move, *, force: bool = False, baseline: str | None = None, bench: bool = False
+) -> None:
     """Refuse what is for clusters, where the deployment is on this machine.
 
     Raises:
@@ -92,6 +103,7 @@ def here_only(move: Move, *, force: bool = False, baseline: str | None = None) -
         "--out": move.out is not None,
         "--force": force,
         "--baseline": baseline is not None,
+        "--bench": bench,
     }
     for option, there in given.items():
         if there:
@@ -101,15 +113,17 @@ def here_only(move: Move, *, force: bool = False, baseline: str | None = None) -
             )
 
 
-def apply(move: Move, rung: str | None, *, wait: bool) -> int:
+def apply(move: Move, rung: str | None, *, wait: bool, benches: Sequence[Path] = ()) -> int:
     """Down the ladder; the exit code."""
+    from speccli.core.bench.merge import read_all
     from speccli.core.fallback import carry
     from speccli.core.views import fallback_moves as view
 
     if rung is not None and not rung.strip():
         raise UsageError("--rung: no name", hint="specctl fallback plan NAME lists the rungs")
+    bench = read_all(benches) if benches else None
     if move.dry_run or move.out:
-        return _down(move, rung)
+        return _down(move, rung, bench)
     with interrupted(_GOES_ON):
         outcome = carry.go(
             move.connect,
@@ -120,6 +134,7 @@ def apply(move: Move, rung: str | None, *, wait: bool) -> int:
             accept=move.accept,
             wait=wait,
             timeout_s=move.timeout_s,
+            bench=bench,
         )
     diagnostics.settle()
 
@@ -137,11 +152,11 @@ def preview_of(move: Move, kind: str, rung: str) -> int:
     return _back(move) if kind == "restore" else _down(move, rung)
 
 
-def _down(move: Move, rung: str | None) -> int:
+def _down(move: Move, rung: str | None, bench: Result | None = None) -> int:
     from speccli.core.fallback import preview
 
     place = (move.connect, move.namespace, move.name)
-    return _shown(move, preview.down(*place, rung, Told(), accept=move.accept))
+    return _shown(move, preview.down(*place, rung, Told(), accept=move.accept, bench=bench))
 
 
 def _back(move: Move, *, force: bool = False, baseline: Baseline | None = None) -> int:

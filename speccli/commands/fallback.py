@@ -85,6 +85,7 @@ def apply(
     wait: WaitOption = True,
     timeout: TimeoutOption = None,
     accept: AcceptOption = None,
+    bench: moves.Benches = None,
     dry_run: moves.DryRun = False,
     out: moves.Out = None,
     beside: BesideOption = None,
@@ -104,13 +105,13 @@ def apply(
     )
     if proposal is not None:
         local = to is not None and to.value == "local"
-        given = {"--rung": rung, "--no-wait": not wait, "--to local": local}
-        _as_it_is({**given, "--accept": accept, "--timeout": timeout, "--beside": beside})
+        given = {"--rung": rung, "--no-wait": not wait, "--to local": local, "--accept": accept}
+        _as_it_is({**given, "--timeout": timeout, "--beside": beside, "--bench": bench})
         raise typer.Exit(accepted(asked_for, proposal))
     here = is_local(name, to, namespace, context, kubeconfig)
     if not here:
-        raise typer.Exit(moves.apply(asked_for, rung, wait=wait))
-    moves.here_only(asked_for)
+        raise typer.Exit(moves.apply(asked_for, rung, wait=wait, benches=bench or ()))
+    moves.here_only(asked_for, bench=bool(bench))
     asked = _with(down(_ladder(name), rung, None), accept, beside)
     raise typer.Exit(_run(asked, wait, timeout, output_format))
 

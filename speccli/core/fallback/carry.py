@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from speccli.core.bench.results import Result
 from speccli.core.deploy.asked import Reporter
 from speccli.core.errors import UsageError
 from speccli.core.fallback import pools
@@ -37,6 +38,7 @@ def go(
     accept: Sequence[str] = (),
     wait: bool = True,
     timeout_s: float | None = None,
+    bench: Result | None = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Outcome:
@@ -51,6 +53,7 @@ def go(
         accept: Critical findings of the cluster that keep nothing out.
         wait: Whether a rolling change is waited for and proven; a switch always is.
         timeout_s: For each rollout; None: by the pods' own budgets.
+        bench: Of the rungs: the standby gets the servers for the speed that clients have now.
         clock: Seconds, for how long it took.
         sleep: Between looks.
 
@@ -60,7 +63,7 @@ def go(
             deploys meanwhile. The same call completes what was begun.
     """
     connect(None)  # who is not to be reached at all is not waited for
-    terms = Terms(tuple(accept), wait, timeout_s)
+    terms = Terms(tuple(accept), wait, timeout_s, bench)
     began = clock()
 
     def once() -> Outcome:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from speccli.core.bench.results import Result
 from speccli.core.deploy.asked import Reporter
 from speccli.core.deploy.gate import GateError
 from speccli.core.errors import SpecctlError, UsageError
@@ -63,6 +64,7 @@ def carried(
     reporter: Reporter,
     *,
     baseline: float | None = None,
+    bench: Result | None = None,
     continued: bool = False,
     clock: Callable[[], float] = time.monotonic,
 ) -> Ended:
@@ -75,6 +77,7 @@ def carried(
         move: What to do.
         reporter: Who is told.
         baseline: Acceptance rate of the recipe's draft when it was well; None: not known.
+        bench: Of the rungs, by which a standby's servers are counted.
         continued: Whether it was begun before, perhaps by another process.
         clock: Seconds.
     """
@@ -82,7 +85,7 @@ def carried(
     try:
         if continued and _is_done(connect, namespace, name, move):
             return Ended("done", "it was through already", clock() - began)
-        outcome, words = _carry(connect, namespace, name, move, reporter, baseline)
+        outcome, words = _carry(connect, namespace, name, move, reporter, baseline, bench)
     except NotLeadingError as error:
         return Ended(None, error.message, clock() - began, lost=True)
     except (UsageError, GateError) as error:
@@ -99,9 +102,10 @@ def _carry(
     move: Move,
     reporter: Reporter,
     baseline: float | None,
+    bench: Result | None,
 ) -> tuple[Outcome | None, str]:
     if move.kind == "down":
-        moved = carry.go(connect, namespace, name, move.target, reporter)
+        moved = carry.go(connect, namespace, name, move.target, reporter, bench=bench)
         words = "; ".join((moved.words, *moved.notes))
         return _came_to(moved), words
     back = carry.restore(connect, namespace, name, reporter, baseline=baseline)

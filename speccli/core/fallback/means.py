@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from speccli.core.bench.results import Result
 from speccli.core.deploy import room
 from speccli.core.deploy.asked import for_cluster, options_again
 from speccli.core.errors import UsageError
@@ -81,8 +82,10 @@ class Means:
 class Supply:
     """What a cluster has for the moves of one deployment; asked once."""
 
-    def __init__(self, cluster: Cluster, namespace: str, found: Ladder) -> None:
-        """Asks.
+    def __init__(
+        self, cluster: Cluster, namespace: str, found: Ladder, bench: Result | None = None
+    ) -> None:
+        """`bench`: of the rungs, by which a standby's servers are counted.
 
         Raises:
             SpecctlError: the cluster cannot be asked.
@@ -101,7 +104,8 @@ class Supply:
         labels = pods_of(found.record.name)
         self._pods = cluster.list("v1", "Pod", namespace, labels=labels)
         stands_by = "standby" in self._units and self._options.traffic == "main"
-        self._need = need(cluster, serving(found, namespace), "standby") if stands_by else None
+        here = serving(found, namespace)
+        self._need = need(cluster, here, "standby", bench) if stands_by else None
 
     def warm(self) -> str | None:
         """The name of the rung that a standby keeps warm now; None: there is none, or it is cold.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from speccli.core.bench.results import Result
 from speccli.core.deploy import cluster as deploying
 from speccli.core.deploy.asked import Asked, Reporter
 from speccli.core.errors import ExitCode, SpecctlError
@@ -74,6 +75,8 @@ class Terms:
     accept: tuple[str, ...] = ()
     wait: bool = True
     timeout_s: float | None = None
+    bench: Result | None = None
+    """Of the rungs: by their speed a standby gets its servers."""
 
 
 class Mover:
@@ -170,7 +173,7 @@ class Mover:
 
     def _need(self, to: Traffic) -> pools.Need:
         """How many servers of a pool the traffic needs, as far as there are GPUs."""
-        need = pools.need(self.cluster, self.here, to)
+        need = pools.need(self.cluster, self.here, to, self.terms.bench, sleep=self.sleep)
         if need.wanted > need.goal:
             self.note(
                 f"the pool {to} would need {need.wanted} servers ({need.words}), and there are "

@@ -95,7 +95,7 @@ def of_cluster(
 
     def supply(told: Ladder) -> Supplies | str:
         try:
-            return Supply(cluster, place, told)
+            return Supply(cluster, place, told, result)
         except SpecctlError as error:
             return error.message
 

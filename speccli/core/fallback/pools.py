@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from speccli.core.bench.results import Result
 from speccli.core.deploy import room
-from speccli.core.deploy.cluster import asker, prove_pools
-from speccli.core.errors import SpecctlError
+from speccli.core.deploy.cluster import prove_pools
+from speccli.core.fallback.load import load, servers_for
 from speccli.core.fallback.serving import Serving
 from speccli.core.kube.errors import Denied, NotInstalled
 from speccli.core.kube.fields import replicas_of
-from speccli.core.kube.progress import PodView, Progress
-from speccli.core.kube.proven import Proof, Wanted, snapshot_of
+from speccli.core.kube.progress import Progress
+from speccli.core.kube.proven import Proof
 from speccli.core.kube.rollout import Ended, look
 from speccli.core.manifests.build import objects
 from speccli.core.manifests.names import pool_name
 from speccli.core.manifests.options import Traffic
 from speccli.core.manifests.pools import units
-from speccli.core.manifests.scaling import running_target
-from speccli.core.sources.base import Scrape
 
 if TYPE_CHECKING:
     from speccli.core.kube.client import Cluster
@@ -107,20 +105,27 @@ class Need:
         return max(self.there, min(self.wanted, self.fits))
 
 
-def need(cluster: Cluster, here: Serving, to: Traffic) -> Need:
-    """Servers of `to` for what runs now in the pool that serves."""
+def need(
+    cluster: Cluster,
+    here: Serving,
+    to: Traffic,
+    bench: Result | None = None,
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Need:
+    """Servers of `to` for what runs now in the pool that serves. `bench`: of the rungs."""
     unit, serving = here.unit(to), here.unit(here.traffic)
     live = cluster.get("apps/v1", "Deployment", serving.name, here.namespace)
     servers = (replicas_of(live) if live else None) or serving.least
-    running = _running(cluster, here, servers)
-    if running is None:
-        wanted, words = servers, f"as many as {serving.name} has: its load cannot be read"
-    else:
-        wanted = math.ceil(running / running_target(unit))
-        words = f"{running:.0f} requests run or wait, {running_target(unit)} a server"
+    by_speed = bench if to == "standby" else None  # a draft that is well again is the faster
+    now = load(cluster, here, servers, speed=by_speed is not None, sleep=sleep)
     if to == "main" and not unit.autoscaled:
         # Its number is told, and would be so again with the traffic: pods would come and go.
         wanted, words = unit.least, "as many as it is told to have"
+    elif now is None:
+        wanted, words = servers, f"as many as {serving.name} has: its load cannot be read"
+    else:
+        wanted, words = servers_for(now, unit, by_speed)
     wanted = max(1, unit.least, min(wanted, unit.most) if unit.autoscaled else wanted)
     there = cluster.get("apps/v1", "Deployment", unit.name, here.namespace)
     have = (replicas_of(there) if there else 0) or 0
@@ -157,38 +162,10 @@ def _given_way(cluster: Cluster, here: Serving) -> int:
     return 0 if live is None else replicas_of(live) or 0
 
 
-def _running(cluster: Cluster, here: Serving, servers: int) -> float | None:
-    """Requests that run or wait in what serves; None where not every server tells.
-
-    A canary has its part of the traffic, which those who stay will have.
-    """
-    ready = _all_ready(cluster, here)
-    if sum(pod.pool == here.traffic for pod in ready) < servers:
-        return None
-    total = 0.0
-    for pod in (each.name for each in ready if each.pool in {here.traffic, "canary"}):
-        try:
-            status, body = asker(cluster, here.namespace, pod)("GET", "/metrics")
-        except SpecctlError:
-            return None
-        page = Scrape(time.time(), pod, status, body)
-        gauges = snapshot_of(Wanted("none", 0.0), [page]).subject.gauges
-        if status != 200 or not gauges or any("running" not in each for each in gauges):
-            return None
-        # What waits is load as well: a draft that costs too much fills the queue, not the batch.
-        total += sum(each["running"] + each.get("waiting", 0.0) for each in gauges)
-    return total
-
-
 def serves(cluster: Cluster, here: Serving) -> bool:
     """Whether the pool that has the traffic has any server that takes it."""
-    return any(pod.pool == here.traffic for pod in _all_ready(cluster, here))
-
-
-def _all_ready(cluster: Cluster, here: Serving) -> list[PodView]:
-    """Ready pods, whichever pool and template they have."""
     seen = look(cluster, here.namespace, here.name, [pool_name(here.name, here.traffic)])
-    return [pod for pod in seen.pods if pod.phase == "ready"]
+    return any(pod.pool == here.traffic and pod.phase == "ready" for pod in seen.pods)
 
 
 def await_servers(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from speccli.core.baseline import Baseline
+from speccli.core.bench.results import Result
 from speccli.core.deploy import cluster as deploying
 from speccli.core.deploy.asked import Asked, Prepared, Reporter
 from speccli.core.fallback import pools
@@ -63,6 +64,7 @@ def down(
     reporter: Reporter,
     *,
     accept: Sequence[str] = (),
+    bench: Result | None = None,
 ) -> Preview:
     """What `carry.go` would do now. The standby is asked; nothing is changed.
 
@@ -70,7 +72,7 @@ def down(
         UsageError: there is no such deployment, or no such step.
         SpecctlError: the cluster cannot be asked, or would refuse.
     """
-    found, mover = _mover(connect, namespace, name, reporter, accept)
+    found, mover = _mover(connect, namespace, name, reporter, Terms(tuple(accept), bench=bench))
     way = choose_way(found, mover, rung)
     mechanism: Mechanism = "switch" if way.kind in {"switch", "complete"} else "rolling"
     parts = tuple(_down(mover, way))
@@ -78,10 +80,10 @@ def down(
 
 
 def _mover(
-    connect: Connect, namespace: str | None, name: str, reporter: Reporter, accept: Sequence[str]
+    connect: Connect, namespace: str | None, name: str, reporter: Reporter, terms: Terms
 ) -> tuple[Ladder, Mover]:
     found, place = on_cluster(connect(None), namespace, name)
-    here, terms = serving(found, place), Terms(tuple(accept))
+    here = serving(found, place)
     return found, Mover(connect, here, reporter, terms, 0.0, time.monotonic, time.sleep)
 
 
@@ -93,19 +95,18 @@ def _down(mover: Mover, way: Chosen) -> Iterator[Part]:
         if short := mover.lacks("main"):
             mover.note(f"the traffic would stay with the pool standby: {short}")
         yield Part("the main pool is replaced while the standby serves", way.to.asked())
-        yield from _raised(mover, way.to, "main")
+        yield from _raised(pools.need(mover.cluster, here, "main"), way.to, "main")
         yield Part("the main pool takes the traffic, and is proven", way.to.asked(traffic="main"))
     else:
-        yield from _raised(mover, here, "standby")
-        need = pools.need(mover.cluster, here, "standby")
+        need = pools.need(mover.cluster, here, "standby", mover.terms.bench)
+        yield from _raised(need, here, "standby")
         raised = {"standby": need.goal} if need.goal > here.unit("standby").least else {}
         asked = here.asked(traffic="standby", raised=raised)
         yield Part("the standby takes the traffic, and is proven", asked)
 
 
-def _raised(mover: Mover, there: Serving, pool: Traffic) -> Iterator[Part]:
+def _raised(need: pools.Need, there: Serving, pool: Traffic) -> Iterator[Part]:
     """The servers that a pool gets first."""
-    need = pools.need(mover.cluster, mover.here, pool)
     if need.goal > need.there:
         asked = there.asked(raised={**there.options.raised, pool: need.goal})
         yield Part(f"the pool {pool} gets {need.goal} servers: {need.words}", asked)
@@ -127,7 +128,7 @@ def back(
         UsageError: there is no such deployment, nothing to bring back, or another's baseline.
         SpecctlError: the cluster cannot be asked, or would refuse.
     """
-    found, mover = _mover(connect, namespace, name, reporter, accept)
+    found, mover = _mover(connect, namespace, name, reporter, Terms(tuple(accept)))
     to, canary = way_back(found, mover.here)
     rate_of(baseline, found)
     if kept := held(found.record, mover, to, force=force):
@@ -137,7 +138,11 @@ def back(
     again = to if not switched else replace(to, options=replace(to.options, traffic="standby"))
     parts = (
         Part(f"a canary with {to.words} in the traffic of {mover.here.words}", canary.asked()),
-        *(_raised(mover, again, "main") if switched else ()),
+        *(
+            _raised(pools.need(mover.cluster, mover.here, "main"), again, "main")
+            if switched
+            else ()
+        ),
         Part(f"were it well: {words}, and the canary goes", to.asked()),
     )
     mechanism: Mechanism = "switch" if switched else "rolling"

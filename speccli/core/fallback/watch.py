@@ -291,6 +291,7 @@ class Watch:
                 move,
                 self.reporter,
                 baseline=well,
+                bench=self.looking.bench,
                 continued=continued,
             )
 
