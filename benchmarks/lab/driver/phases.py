@@ -107,7 +107,7 @@ def drift(places: Places, group: Group) -> int:
     command += ["--interval", "1s", "--for", f"{2 * seconds + 10}s", "--force"]
     recorder = subprocess.Popen(command, env=places.own_env(), cwd=CHECKOUT)
     told = []
-    for name in ("sharegpt.jsonl", "operators.jsonl"):
+    for name in (SHAREGPT, "abroad.jsonl"):
         told.append({"dataset": name, "began": time.time()})
         arguments = ["bench", "run", "--arm", f"eagle3={url}", "--dataset", dataset(places, name)]
         arguments += ["--batch", "2" if places.rehearse else "32", "--seconds", f"{seconds}s"]
