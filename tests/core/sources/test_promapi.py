@@ -302,11 +302,12 @@ async def test_a_token_file_being_replaced_leaves_the_last_token_in_use(
     assert sent == ["Bearer first", "Bearer first"]
 
 
-async def test_an_empty_token_file_sends_no_token(tmp_path: Path) -> None:
+async def test_a_token_file_that_is_empty_from_the_start_is_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("")
     with far_end(success(ONE)) as end:
-        await ask(end.url, Access(token_file=tmp_path / "token"))
-        assert "Authorization" not in end.requests[0].headers
+        with pytest.raises(UsageError, match="it is empty"):
+            await ask(end.url, Access(token_file=tmp_path / "token"))
+        assert not end.requests
 
 
 async def test_a_token_file_that_is_gone_is_a_usage_error(tmp_path: Path) -> None:
