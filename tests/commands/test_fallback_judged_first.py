@@ -44,7 +44,7 @@ def _no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ("restore chat --window 1h", "no time to compare in"),
         ("restore chat --dry-run --canary-for 0s", "no time to compare in"),
         ("watch chat --bench empty.json", "is not a bench result"),
-        ("watch chat --alertmanager ftp://x", "ftp"),
+        ("watch chat --alertmanager ftp://x", "--alertmanager names no http(s) host"),
     ],
 )
 def test_a_bad_argument_is_refused_at_once(words: str, said: str) -> None:
