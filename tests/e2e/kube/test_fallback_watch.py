@@ -96,8 +96,11 @@ def watching(cluster: Cluster, tmp_path: Path) -> Iterator[Watching]:
 
 
 def gone_bad(cluster: Cluster) -> None:
-    """The main pool's engines come back with a draft of which nothing is accepted."""
-    bad = Behaviour(labels={POOL: "main"}, acceptance=0.0, rate_per_s=20, load_s=0.2)
+    """The main pool's engines come back with a draft of which nothing is accepted.
+
+    Their load is one that a server can bear: where it waits the standby first gets its servers.
+    """
+    bad = Behaviour(labels={POOL: "main"}, acceptance=0.0, rate_per_s=2, load_s=0.2)
     cluster.pods(bad)
     for name in cluster.pod_names({POOL: "main"}):
         cluster.api.delete("Pod", name, grace_s=0)
