@@ -117,19 +117,19 @@ def test_a_draft_gone_bad_is_left_by_itself_though_the_leader_is_killed_in_the_m
 ) -> None:
     deployed(typed)
     first = watching.start("--auto")
-    until(watching.holder, "a leader", 30)
+    until(watching.holder, "a leader")
     second = watching.start("--auto")
     leader = watching.holder()
     gone_bad(typed.cluster)
-    until(lambda: watching.kept().get("under_way"), "a move", 60)
+    until(lambda: watching.kept().get("under_way"), "a move")
     first.kill()  # no release: the second waits for what the lease lasts
     at = time.monotonic()
     assert watching.holder() == leader
     until(lambda: watching.holder() not in {"", leader}, "another leader", GOES)
     assert time.monotonic() - at > 8
     assert watching.lease()["leaseTransitions"] == 1
-    until(lambda: watching.serves() == "chat-standby", "the switch", 90)
-    until(lambda: "FallbackDone" in watching.reasons(), "the Event of it", 60)
+    until(lambda: watching.serves() == "chat-standby", "the switch")
+    until(lambda: "FallbackDone" in watching.reasons(), "the Event of it")
     assert watching.reasons() == {"FallbackBegun", "FallbackContinued", "FallbackDone"}
 
     state = watching.kept()
@@ -142,7 +142,7 @@ def test_a_draft_gone_bad_is_left_by_itself_though_the_leader_is_killed_in_the_m
     assert (begun["by"], done["by"]) == (leader, watching.holder())
 
     second.send_signal(signal.SIGTERM)
-    out, err = second.communicate(timeout=30)
+    out, err = second.communicate(timeout=180)
     assert second.returncode == 0, err
     assert "may not" not in err  # its account has all that it asked for at its start
     assert "cannot be made" not in err
@@ -156,7 +156,7 @@ def test_without_auto_it_proposes_and_one_command_says_yes(
     deployed(typed)
     process = watching.start()
     gone_bad(typed.cluster)
-    until(lambda: watching.kept().get("proposal"), "a proposal", 60)
+    until(lambda: watching.kept().get("proposal"), "a proposal")
     proposal = watching.kept()["proposal"]
     assert watching.serves() == "chat"
     until(lambda: "FallbackProposed" in watching.reasons(), "the Event")
@@ -169,7 +169,7 @@ def test_without_auto_it_proposes_and_one_command_says_yes(
     again = typed("fallback", "apply", "chat", "--proposal", proposal["id"])
     assert again.exit_code == 64
     process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=180)
     assert "proposed" in [json.loads(line)["what"] for line in out.splitlines()]
     audit = [each["what"] for each in watching.kept("audit.json")["entries"]]
     assert audit[:3] == ["proposed", "accepted", "done"]
@@ -244,7 +244,7 @@ def test_an_account_that_lacks_a_right_is_told_before_the_first_look(
         XDG_CACHE_HOME=str(tmp_path / "cache"),
         SPECCTL_STATE=str(tmp_path / "state"),
     ) as process:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=180)
     assert (process.returncode, out) == (3, "")
     assert "may make no move: it may not get services, patch services in" in err
     assert "-f manifests/rbac/fallback-watch.yaml" in err
