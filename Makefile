@@ -86,10 +86,8 @@ unit: $(VENV)/.dev
 test: format-check lint types contracts ## everything, real parts included: installs Prometheus, tmux, vLLM and Kubernetes where it can
 	$(call step,system packages)
 	@scripts/system-packages prometheus prometheus-alertmanager tmux openssl etcd-server iproute2 || echo 'going on: the tests that need them say so at the end'
-	$(call step,vLLM for the CPU)
-	@$(MAKE) vllm || echo 'going on: the tests that need vLLM say so at the end'
-	$(call step,a Kubernetes control plane and KEDA)
-	@$(MAKE) kubernetes || echo 'going on: the tests that need a control plane say so at the end'
+	$(call step,vLLM for the CPU beside a Kubernetes control plane and KEDA)
+	@$(MAKE) -j2 --keep-going --output-sync=line vllm kubernetes || echo 'going on: the tests that need them say so at the end'
 	$(call step,unit tests)
 	@$(PYTEST) -q -rs -n $(JOBS) -m '$(QUICK)' --cov --cov-report= $(ARGS)
 	$(call step,real parts)
