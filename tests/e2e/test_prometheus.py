@@ -18,7 +18,8 @@ from speccli.core.engines.vllm import VLLM
 from speccli.core.poll import Poller
 from speccli.core.poll_prometheus import PrometheusPoller, open_prometheus
 from speccli.core.sources.past import past
-from speccli.core.sources.recorded import rules_text
+from speccli.core.sources.promql import newest
+from speccli.core.sources.recorded import complete, rules_text
 from speccli.core.sources.recording import Recorder
 from speccli.core.sources.replay import ReplaySource
 from speccli.core.sources.scrape import ScrapeSource
@@ -359,7 +360,11 @@ async def test_a_pooled_fleets_charts_begin_with_what_was_before(world: World, r
     async with polled(world, 'namespace="small"') as poller:
         await until(poller, lambda _: world.small.pages >= 12)  # a minute of it
         api, selector = poller.source.api, poller.source.selector
-        points = await past(api, selector, [VLLM], end=api.now(), rules=rules)
+        # Up to what is there whole, as a pooled fleet asks: rules may be being evaluated now.
+        answer = await api.query(complete() if rules else newest(selector))
+        (end,) = [series.value for series in answer.series]
+        assert end is not None
+        points = await past(api, selector, [VLLM], end=end, rules=rules)
     drafted = [point for point in points if point.draft_tokens > 0]
     assert drafted
     assert [point.at for point in points] == sorted(point.at for point in points)

@@ -21,6 +21,13 @@ LEVEL = ("namespace", "model_name")
 RULE_WINDOW_S = 120.0
 """What the rules look back: four scrapes of a fleet scraped every 30 s."""
 RULE_INTERVAL_S = 30.0
+RULE_OFFSET_S = 5.0
+"""How long ago the rules' windows end.
+
+A sample has the time at which its scrape began and is there when it has ended, and rules are
+evaluated one after the other: up to now, one would see a scrape that the one before did not, and
+their ratio would be of two moments.
+"""
 RULES_VERSION = "1"
 INFO = "specctl:recording_rules:info"
 MIN_DRAFTED = 200
@@ -192,6 +199,8 @@ class Fleet:
     """`increase` for growth over the window, `rate` for growth per second."""
     by: tuple[str, ...] = ()
     """Labels that stay apart (a recording rule's level)."""
+    offset_s: float = 0.0
+    """How long ago the window ended."""
 
     def speculation(self) -> Iterator[tuple[str, str]]:
         """Slot and expression: speculation counters, per position too, and gauges."""
@@ -278,8 +287,10 @@ class Fleet:
         return " or ".join(f"{name}{self.selector.braces()}" for name in names)
 
     def _grown(self, names: Iterable[str]) -> str:
-        window = duration(self.window_s)
-        each = (f"{self.op}({name}{self.selector.braces()}[{window}])" for name in names)
+        span = f"[{duration(self.window_s)}]"
+        if self.offset_s:
+            span += f" offset {duration(self.offset_s)}"
+        each = (f"{self.op}({name}{self.selector.braces()}{span})" for name in names)
         return " or ".join(each)
 
     def _drafts_at(self, counter: Counter) -> str:

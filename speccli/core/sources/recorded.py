@@ -17,6 +17,7 @@ from speccli.core.sources.promql import (
     INFO,
     LEVEL,
     RULE_INTERVAL_S,
+    RULE_OFFSET_S,
     RULE_WINDOW_S,
     RULES_VERSION,
     Fleet,
@@ -66,7 +67,7 @@ def recording_rules() -> dict[str, Any]:
     """The rules file."""
     groups: list[dict[str, Any]] = []
     for adapter in ADAPTERS:
-        fleet = Fleet(adapter, op="rate", by=LEVEL)
+        fleet = Fleet(adapter, op="rate", by=LEVEL, offset_s=RULE_OFFSET_S)
         rules = _rules(adapter, [*fleet.speculation(), *fleet.work()])
         labels = {"version": RULES_VERSION, "engine_kind": adapter.kind}
         rules.append({"record": INFO, "expr": "vector(1)", "labels": labels})
