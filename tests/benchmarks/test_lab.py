@@ -187,3 +187,16 @@ def test_parts_join_to_the_archives_and_none_is_too_large(tmp_path: Path) -> Non
     for name, text in held.items():
         pieces = sorted((tmp_path / "up").glob(f"*/{name}.*"), key=lambda file: file.name)
         assert b"".join(file.read_bytes() for file in pieces) == text
+
+
+@pytest.mark.parametrize(
+    ("most", "last"), [(128, [65, 128, 1]), (48, [17, 48, 3]), (16, [1, 16, 5])]
+)
+def test_a_schedule_not_measured_yet_ends_at_the_engines_largest_batch(
+    places: Places, most: int, last: list[int]
+) -> None:
+    group = replace(GROUPS["8b-graphs"], max_num_seqs=most)
+    guess = servers.schedule(places, group, 5)
+    assert guess[0][0] == 1
+    assert guess[-1] == last
+    assert all(first <= end for first, end, _ in guess)
