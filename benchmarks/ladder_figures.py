@@ -20,15 +20,18 @@ def run_of(
     at: float,
     ends: float,
     end_s: float = END_S,
+    hour_usd: float = GPU_HOUR_USD,
 ) -> Object:
     """Figures of a run; times are seconds after the fault, `at` is when it was.
+
+    `hour_usd`: what one of `gpus` costs.
 
     A request counts where it ended: what a fault cuts short failed because of it.
     """
     told = [{**each, "at": each["at"] - at} for each in sent]
     spans = {"before": (begins, 0.0), "fault_window": (0.0, ends), "end": (ends - end_s, ends)}
     return {
-        **{name: figures(told, gpus, span) for name, span in spans.items()},
+        **{name: figures(told, gpus, span, hour_usd) for name, span in spans.items()},
         "recovered_s": recovered(told, moves, ends),
         "moves": list(moves),
         "series": series(told, begins, ends),
@@ -36,7 +39,10 @@ def run_of(
 
 
 def figures(
-    sent: Sequence[Object], gpus: Sequence[tuple[float, int]], span: tuple[float, float]
+    sent: Sequence[Object],
+    gpus: Sequence[tuple[float, int]],
+    span: tuple[float, float],
+    hour_usd: float = GPU_HOUR_USD,
 ) -> Object:
     """Of requests that ended in a span of time."""
     begin, end = span
@@ -45,7 +51,7 @@ def figures(
     tokens = sum(each["tokens"] for each in own)
     held = [count for when, count in gpus if begin <= when < end]
     mean = sum(held) / len(held) if held else None
-    dollars = None if mean is None else mean * GPU_HOUR_USD * (end - begin) / 3600
+    dollars = None if mean is None else mean * hour_usd * (end - begin) / 3600
     return {
         "seconds": round(end - begin, 1),
         "requests": len(own),

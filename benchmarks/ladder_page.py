@@ -11,6 +11,8 @@ from benchmarks.scale_out import line, steps, text
 Run = Mapping[str, Any]
 BEGIN = "<!-- ladder: begin (benchmarks/ladder.py) -->"
 END = "<!-- ladder: end -->"
+REAL_BEGIN = "<!-- ladder-real: begin (benchmarks/ladder.py --real) -->"
+REAL_END = "<!-- ladder-real: end -->"
 NAMES = {
     "bad": "draft gone bad",
     "load": "draft fails to load",
@@ -80,14 +82,45 @@ def written(page: str, runs: Sequence[Run]) -> str:
     Raises:
         ValueError: a mark is not there.
     """
-    before, rest = page.split(BEGIN)
-    _, after = rest.split(END)
     parts = [
         "**SIMULATED** engines and GPUs; control plane, deploys and watch are real.",
         table(runs),
         "![Tokens a second through each fault, with the ladder and without](evidence/ladder.svg)",
     ]
-    return f"{before}{BEGIN}\n\n" + "\n\n".join(parts) + f"\n\n{END}{after}"
+    return _between(page, BEGIN, END, parts)
+
+
+def written_real(page: str, runs: Sequence[Run]) -> str:
+    """The page with the runs on real servers between their two marks.
+
+    Raises:
+        ValueError: a mark is not there.
+    """
+    load = [each for run in runs for each in run["load"]]
+    label = (
+        "**Real** vLLM servers, weights and commands, on a CPU: SmolLM2-135M and its EAGLE-3 head, "
+        f"two clients, two cores that did other work too (load {min(load):.0f} to {max(load):.0f})."
+    )
+    backs = "\n".join(_way_back(run) for run in runs if run["back"])
+    parts = [label, table(runs), *([backs] if backs else [])]
+    return _between(page, REAL_BEGIN, REAL_END, parts)
+
+
+def _way_back(run: Run) -> str:
+    back = run["back"]
+    moving, after = back["moving"], back["after"]
+    return (
+        f"- {NAMES[run['fault']]}, head mended: `fallback restore` took {back['seconds']:.0f} s, "
+        f"in which {moving['requests']} requests ended and {moving['failed']} failed; then "
+        f"{after['tokens_per_s']:.0f} tok/s, and {back['first_position']:.2f} of first tokens were "
+        "accepted."
+    )
+
+
+def _between(page: str, begin: str, end: str, parts: Sequence[str]) -> str:
+    before, rest = page.split(begin)
+    _, after = rest.split(end)
+    return f"{before}{begin}\n\n" + "\n\n".join(parts) + f"\n\n{end}{after}"
 
 
 def chart(runs: Sequence[Run]) -> str:

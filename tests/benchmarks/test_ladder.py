@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 import urllib.request
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import ladder_page
+from benchmarks import ladder_page, ladder_real
 from benchmarks.ladder_faults import (
     GRAMMAR_FAILS,
     LOADING_FAILS,
@@ -31,6 +32,7 @@ from speccli.core.engines.vllm_crash import diagnose
 from speccli.core.fallback.reactions import BLAMED
 from tests.support.kube import behaviour
 from tests.support.kube.behaviour import Behaviour
+from tests.support.local_ladder import misnamed, with_noise
 
 ROOT = Path(__file__).parents[2]
 Object = dict[str, Any]
@@ -140,6 +142,107 @@ def test_the_page_in_docs_is_that_of_the_data() -> None:
     page = (root / "fallback.md").read_text()
     assert ladder_page.written(page, told) == page
     assert data.with_suffix(".svg").read_text() == ladder_page.chart(told)
+
+
+def test_the_runs_on_real_servers_in_docs_are_those_of_the_data() -> None:
+    root = ROOT / "docs"
+    told = json.loads((root / "evidence" / "ladder-real.json").read_text())["runs"]
+    page = (root / "fallback.md").read_text()
+    assert ladder_page.written_real(page, told) == page
+    arms = {(run["fault"], run["ladder"]) for run in told}
+    assert arms
+    assert {(fault, not ladder) for fault, ladder in arms} == arms  # never one without the other
+    assert {fault for fault, _ in arms} <= {fault.code for fault in ladder_real.FAULTS}
+
+
+def test_on_real_servers_it_is_recovered_once_it_serves_and_has_moved() -> None:
+    assert ladder_real.recovered(40.0, [move(90.0), move(120.0)]) == 90.0
+    assert ladder_real.recovered(95.0, [move(90.0)]) == 95.0
+    assert ladder_real.recovered(40.0, [move(90.0, "failed")]) is None
+    assert ladder_real.recovered(None, [move(90.0)]) is None
+
+
+class Cron(ladder_real.Scene):
+    """One whose commands are answered by the test."""
+
+    alive: bool
+    answers: dict[str, tuple[int, Object]]
+    typed: list[str]
+
+    @property
+    def here(self) -> Any:
+        return types.SimpleNamespace(alive=self.alive)
+
+    def specctl(self, *words: str) -> tuple[int, Object, str]:
+        command = " ".join(words[: 1 if words[0] == "deploy" else 2])
+        self.typed.append(command)
+        return *self.answers[command], "said"
+
+
+FAILS = (2, {"proof": None, "rollout": {"why": "it ended"}})
+MOVED = (0, {"proof": {"servers": [{"method": "ngram"}]}})
+
+
+@pytest.mark.parametrize(
+    ("ladder", "alive", "found", "typed", "moved"),
+    [
+        pytest.param(False, False, (), ["deploy"], [], id="dead-without"),
+        pytest.param(True, False, (), ["deploy", "fallback apply"], ["ngram"], id="dead"),
+        pytest.param(False, True, ("ZERO_ACCEPTANCE",), [], [], id="bad-without"),
+        pytest.param(
+            *(True, True, ("ZERO_ACCEPTANCE",), ["alert check", "fallback apply"], ["ngram"]),
+            id="bad",
+        ),
+        pytest.param(True, True, ("STALLED",), ["alert check"], [], id="no-draft-to-blame"),
+    ],
+)
+def test_what_the_cron_types(
+    ladder: bool, alive: bool, found: tuple[str, ...], typed: list[str], moved: list[str]
+) -> None:
+    here = Path()
+    fault, lasting = ladder_real.FAULTS[0], ladder_real.Lasting()
+    cron = Cron(here, here, here, here, fault, ladder, lasting, lambda _: None)
+    findings = [{"code": code, "severity": "critical", "evidence": "x"} for code in found]
+    cron.alive, cron.typed = alive, []
+    cron.answers = {
+        "deploy": FAILS,
+        "alert check": (2, {"findings": findings}),
+        "fallback apply": MOVED,
+    }
+    cron._turn("http://x")
+    assert cron.typed == typed
+    assert [each["to"] for each in cron.moves] == moved
+    assert (lasting.seconds != ladder_real.Lasting().seconds) == bool(moved)
+    cron._turn("http://x")  # at once: not before its pause is over
+    assert cron.typed.count("deploy") <= 1
+    assert len(cron.moves) == len(moved)
+
+
+def test_the_way_back_is_told_where_there_was_one() -> None:
+    back = {
+        "seconds": 61.2,
+        "first_position": 0.594,
+        "moving": {"requests": 80, "failed": 1},
+        "after": {"tokens_per_s": 41.4},
+    }
+    without, with_it = ({**run, "back": None, "load": [2.0, 9.4]} for run in reversed(runs()))
+    page = f"# A\n{ladder_page.REAL_BEGIN}\n{ladder_page.REAL_END}\n"
+    told = ladder_page.written_real(page, [without, {**with_it, "back": back}])
+    assert told.count("head mended") == 1
+    assert "(load 2 to 9)" in told
+    assert "took 61 s, in which 80 requests ended and 1 failed; then 41 tok/s, and 0.59" in told
+    assert ladder_page.written_real(told, [without, {**with_it, "back": back}]) == told
+
+
+@pytest.mark.parametrize("spoil", [with_noise, misnamed])
+def test_a_spoilt_head_has_the_size_of_the_sound_one(
+    spoil: Callable[[Path, Path], Path], tmp_path: Path
+) -> None:
+    head = ROOT / "tests" / "data" / "smollm2-135m-eagle3"
+    files = [path / "model.safetensors" for path in (head, spoil(head, tmp_path / "spoilt"))]
+    sound, spoilt = (path.read_bytes() for path in files)
+    assert len(sound) == len(spoilt)
+    assert sound != spoilt
 
 
 def test_the_crossover_lies_where_the_page_says() -> None:

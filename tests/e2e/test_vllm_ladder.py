@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import random
-import shutil
-import struct
 import time
-from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,26 +18,10 @@ from speccli.core.lossless import CANDIDATES, Parting, parting
 from speccli.main import app
 from tests.e2e.harness import SMOLLM2_HEAD, Pool
 from tests.support.ladder_client import Client, Sent, plain
+from tests.support.local_ladder import RECIPE, with_noise
 
 pytestmark = pytest.mark.real_vllm
 Object = dict[str, Any]
-RECIPE = """
-name: ladder
-target: {{model: {target}}}
-draft: {{method: eagle3, model: {head}, K: 3}}
-hardware: {{gpu: h100}}
-engine:
-  env:
-    VLLM_CPU_KVCACHE_SPACE: "1"
-    VLLM_NO_USAGE_STATS: "1"
-    HF_HUB_OFFLINE: "1"
-    VLLM_CPU_OMP_THREADS_BIND: nobind
-    OMP_NUM_THREADS: "1"
-    OMP_WAIT_POLICY: PASSIVE
-serving:
-  {{max_model_len: 1024, max_num_seqs: 16, max_num_batched_tokens: 2048, enforce_eager: true,
-    shutdown_timeout_s: 30}}
-"""
 PROMPTS = (
     "The three primary colours are",
     "def fibonacci(n):\n",
@@ -55,32 +35,6 @@ ROOM = 7 * 2**30
 """Bytes that two servers side by side may take."""
 SLOW_S = 900.0
 """For what takes a minute on a machine that does nothing else."""
-
-
-def with_noise(head: Path, out: Path) -> Path:
-    """A copy of a head, of the same sizes and of no use.
-
-    What mixes the target's states is shuffled, so that it knows nothing of them, and the rows of
-    its vocabulary are moved by half, so that not even the most frequent token is guessed.
-    """
-    shutil.copytree(head, out)
-    file = out / "model.safetensors"
-    data = bytearray(file.read_bytes())
-    (size,) = struct.unpack("<Q", data[:8])
-    tensors = json.loads(data[8 : 8 + size])
-
-    def change(name: str, how: Callable[[array[int]], array[int]]) -> None:
-        begin, end = (8 + size + at for at in tensors[name]["data_offsets"])
-        data[begin:end] = how(array("H", bytes(data[begin:end]))).tobytes()
-
-    def shuffled(values: array[int]) -> array[int]:
-        random.Random(0).shuffle(values)
-        return values
-
-    change("fc.weight", shuffled)
-    change("lm_head.weight", lambda rows: rows[len(rows) // 2 :] + rows[: len(rows) // 2])
-    file.write_bytes(data)
-    return out
 
 
 @dataclass

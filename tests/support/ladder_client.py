@@ -15,9 +15,6 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-_PAUSE_S = 0.2
-"""After a failure: a server that is away is not asked as fast as a loop can."""
-
 
 @dataclass(frozen=True, slots=True)
 class Sent:
@@ -77,6 +74,8 @@ class Client:
     body: dict[str, Any] = field(default_factory=dict)
     """More of each request."""
     timeout_s: float = 120.0
+    pause_s: float = 0.2
+    """After a failure: a server that is away is not asked as fast as a loop can."""
     first_phase: str = "begin"
     clock: Callable[[], float] = time.monotonic
     sent: list[Sent] = field(default_factory=list)
@@ -148,7 +147,7 @@ class Client:
             self.sent.append(sent)
             if sent.failure:
                 connection.close()
-                self._over.wait(_PAUSE_S)
+                self._over.wait(self.pause_s)
         connection.close()
 
     def _one(self, connection: http.client.HTTPConnection, prompt: int) -> Sent:
