@@ -42,7 +42,7 @@ class Clients:
     def __enter__(self) -> Clients:
         plane = self._cluster.world.plane
         self._process = plane.space.start(
-            f"load-{self._cluster.namespace}",
+            f"load-{self._cluster.namespace}-{self._service}",
             *(sys.executable, "-m", "tests.support.kube.load"),
             *(plane.server_inside, plane.folder, self._cluster.namespace, self._service),
             self._folder,

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -24,6 +22,7 @@ import pytest
 from tests.e2e.kube.deploying import LABEL, RECIPE, Typed
 from tests.support.kube.between import Between, Kill
 from tests.support.kube.cluster import Cluster, is_ready
+from tests.support.kube.nursery import Nursery
 from tests.support.processes import environment
 
 pytestmark = [pytest.mark.real_kubernetes, pytest.mark.slow]
@@ -32,27 +31,7 @@ LANES = 2
 """Each has four pods of two GPUs at most, and there are sixteen."""
 REPLICAS = (2, 3)
 """By recipe."""
-NURSERY = """
-import json, os, sys
-import kubernetes.dynamic
-import speccli.commands.deploy, speccli.core.deploy.cluster, speccli.core.kube.client
-import speccli.core.kube.transport, speccli.tables.deploy
-import speccli.core.manifests.sizes as sizes
-from speccli.main import main
-sizes.MIN_READY_S = 0  # how long a pod must have been ready: 10 s in life, and the rounds are many
-for line in sys.stdin:
-    asked = json.loads(line)
-    pid = os.fork()
-    if not pid:
-        for number, path in ((1, asked["out"]), (2, asked["err"])):
-            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-        sys.argv = ["specctl", *asked["words"]]
-        main()
-        os._exit(0)
-    print(pid, flush=True)
-    print(os.waitpid(pid, 0)[1], flush=True)
-"""
-"""Starts commands in processes of their own, without the second that their imports take."""
+MODULES = ("speccli.commands.deploy", "speccli.core.deploy.cluster", "speccli.tables.deploy")
 COMMON = (
     "--no-monitoring",
     "--set",
@@ -69,17 +48,10 @@ ARMS: tuple[tuple[str, ...], ...] = (
 class Lane:
     """One deployment, its two recipes, and who stands between it and the API server."""
 
-    def __init__(
-        self,
-        typed: Typed,
-        number: int,
-        between: Between,
-        folder: Path,
-        nursery: subprocess.Popen[str],
-    ) -> None:
+    def __init__(self, typed: Typed, number: int, nursery: Nursery) -> None:
         self.name = f"lane-{number}"
-        self.folder, self.nursery = folder, nursery
-        self.typed, self.api, self.between = typed, typed.cluster.api, between
+        self.typed, self.api = typed, typed.cluster.api
+        self.nursery, self.between = nursery, nursery.between
         self.arm = 0
         self.faults: list[str] = []
         self.killed: list[tuple[int, int, int]] = []
@@ -90,17 +62,7 @@ class Lane:
     def deploy(self, arm: int, kill: Kill | None) -> subprocess.CompletedProcess[str]:
         """The command in a process of its own, killed before a call."""
         words = ("deploy", RECIPE, "--name", self.name, *COMMON, *ARMS[arm], "-o", "json")
-        out, err = self.folder / "out", self.folder / "err"
-        told = {"words": [*words, "--kubeconfig", str(self.between.kubeconfig)]}
-        assert self.nursery.stdin is not None
-        assert self.nursery.stdout is not None
-        # Until its number is known nothing can be killed; nothing of it is asked before that.
-        with self.between.held():
-            self.nursery.stdin.write(json.dumps({**told, "out": str(out), "err": str(err)}) + "\n")
-            self.nursery.stdin.flush()
-            self.between.start_over(kill, int(self.nursery.stdout.readline()))
-        code = os.waitstatus_to_exitcode(int(self.nursery.stdout.readline()))
-        return subprocess.CompletedProcess(words, code, out.read_text(), err.read_text())
+        return self.nursery.run(words, kill)
 
     def complete(self, arm: int) -> None:
         """The same again, to its end."""
@@ -203,17 +165,9 @@ def lanes(cluster: Cluster, tmp_path: Path) -> Iterator[list[Lane]]:
             folder = tmp_path / f"lane-{number}"
             folder.mkdir()
             between = stack.enter_context(Between(cluster.kubeconfig, folder))
-            nursery = stack.enter_context(
-                subprocess.Popen(
-                    [sys.executable, "-c", NURSERY],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                    env=environment(XDG_CACHE_HOME=str(typed.env["XDG_CACHE_HOME"])),
-                )
-            )
-            stack.callback(nursery.kill)
-            made.append(Lane(typed, number, between, folder, nursery))
+            env = environment(XDG_CACHE_HOME=str(typed.env["XDG_CACHE_HOME"]))
+            nursery = stack.enter_context(Nursery(between, folder, env, *MODULES))
+            made.append(Lane(typed, number, nursery))
         yield made
 
 

@@ -69,6 +69,7 @@ KINDS = {
     "Job": Kind("apis/batch/v1", "jobs"),
     "CronJob": Kind("apis/batch/v1", "cronjobs"),
     "PodDisruptionBudget": Kind("apis/policy/v1", "poddisruptionbudgets"),
+    "EndpointSlice": Kind("apis/discovery.k8s.io/v1", "endpointslices"),
     "NetworkPolicy": Kind("apis/networking.k8s.io/v1", "networkpolicies"),
     "HorizontalPodAutoscaler": Kind("apis/autoscaling/v2", "horizontalpodautoscalers"),
     "Role": Kind("apis/rbac.authorization.k8s.io/v1", "roles"),

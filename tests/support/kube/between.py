@@ -1,9 +1,8 @@
 """Stands between a client and the API server: writes down what is asked, and kills the client.
 
 `with Between(kubeconfig) as between`: `between.kubeconfig` leads through it, as the administrator.
-Each request is one call. Once `Kill.writes` calls that change something and then `Kill.calls` more
-have been answered, the process `victim` gets a SIGKILL before the next, which is not passed on:
-what was done is exactly the calls before it.
+Each request is one call. When its `kill` says so the process `victim` gets a SIGKILL before the
+next, which is not passed on: what was done is exactly the calls before it.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import signal
 import ssl
 import tempfile
@@ -26,15 +26,26 @@ from typing import Any
 from urllib.parse import urlsplit
 
 _WRITES = frozenset({"PATCH", "POST", "DELETE", "PUT"})
+_OF_THE_MOMENT = re.compile(
+    rb"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)|\"resourceVersion\": ?\"\d+\""
+)
 _HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "host", "content-length"})
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """When."""
+    """After so many calls that change something, and then so many more."""
 
     writes: int
     calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """After a write that says what none has said since `forget`, but for times and versions.
+
+    So each run comes one write further than the last.
+    """
 
 
 class Between:
@@ -59,7 +70,12 @@ class Between:
         self._open.set()
         self.calls: list[str] = []
         """Method and path of every call, in order."""
-        self.kill: Kill | None = None
+        self.kill: Kill | News | None = None
+        self._said: set[bytes] = set()
+        self.news: list[str] = []
+        """Writes that said something new, since `forget`."""
+        self._told = 0
+        """Of those, how many before this run."""
         self.victim: int | None = None
         self.killed = False
 
@@ -72,16 +88,24 @@ class Between:
         finally:
             self._open.set()
 
-    def start_over(self, kill: Kill | None, victim: int | None) -> None:
+    def start_over(self, kill: Kill | News | None, victim: int | None) -> None:
         """Count from 0 again."""
         with self._lock:
             self.calls, self.killed = [], False
             self.kill, self.victim = kill, victim
+            self._told = len(self.news)
+
+    def forget(self) -> None:
+        """Whatever is written next is new."""
+        with self._lock:
+            self._said, self.news = set(), []
 
     def _due(self) -> bool:
         if self.kill is None:
             return False
-        done = [i for i, call in enumerate(self.calls) if _changes(call)]
+        if isinstance(self.kill, News):
+            return len(self.news) > self._told
+        done = [i for i, call in enumerate(self.calls) if changes(call)]
         if len(done) != self.kill.writes:
             return len(done) > self.kill.writes  # another write came first
         since = done[-1] + 1 if done else 0
@@ -90,14 +114,14 @@ class Between:
     @property
     def writes(self) -> list[str]:
         """The calls that change something."""
-        return [call for call in self.calls if _changes(call)]
+        return [call for call in self.calls if changes(call)]
 
     @property
     def before_writes(self) -> int:
         """How many calls come before the first of them."""
-        return next((i for i, call in enumerate(self.calls) if _changes(call)), len(self.calls))
+        return next((i for i, call in enumerate(self.calls) if changes(call)), len(self.calls))
 
-    def _pass(self, call: str) -> bool:
+    def _pass(self, call: str, body: bytes) -> bool:
         """Whether the call is passed on."""
         self._open.wait()
         with self._lock:
@@ -109,6 +133,10 @@ class Between:
                 os.kill(self.victim, signal.SIGKILL)
                 return False
             self.calls.append(call)
+            said = call.encode() + _OF_THE_MOMENT.sub(b"", body)
+            if changes(call) and said not in self._said:
+                self._said.add(said)
+                self.news.append(call)
             return True
 
     def __enter__(self) -> Between:
@@ -116,13 +144,17 @@ class Between:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+            upstream: http.client.HTTPSConnection | None = None
 
             def answer(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                if not between._pass(f"{self.command} {self.path}"):
+                if not between._pass(f"{self.command} {self.path}", body):
                     self.close_connection = True
                     return
-                status, headers, found = between._ask(self, body)
+                if self.upstream is None:
+                    self.upstream = between._connection()
+                status, headers, found = between._ask(self.upstream, self, body)
                 with contextlib.suppress(OSError):  # it was killed while it waited
                     self.send_response(status)
                     for name, value in headers:
@@ -131,6 +163,11 @@ class Between:
                     self.send_header("Content-Length", str(len(found)))
                     self.end_headers()
                     self.wfile.write(found)
+
+            def finish(self) -> None:
+                if self.upstream is not None:
+                    self.upstream.close()
+                super().finish()
 
             do_GET = do_POST = do_PATCH = do_DELETE = do_PUT = answer  # noqa: N815
 
@@ -161,20 +198,23 @@ class Between:
         self._server.shutdown()
         self._server.server_close()
 
+    def _connection(self) -> http.client.HTTPSConnection:
+        """One for each of the client's: a handshake a call would be most of the time."""
+        host, port = str(self._upstream.hostname), self._upstream.port
+        return http.client.HTTPSConnection(host, port, context=self._tls, timeout=60)
+
     def _ask(
-        self, handler: BaseHTTPRequestHandler, body: bytes
+        self,
+        upstream: http.client.HTTPSConnection,
+        handler: BaseHTTPRequestHandler,
+        body: bytes,
     ) -> tuple[int, list[tuple[str, str]], bytes]:
-        upstream = http.client.HTTPSConnection(
-            str(self._upstream.hostname), self._upstream.port, context=self._tls, timeout=60
-        )
-        try:
-            headers = {k: v for k, v in handler.headers.items() if k.lower() not in _HOP}
-            upstream.request(handler.command, handler.path, body or None, headers)
-            answer = upstream.getresponse()
-            return answer.status, answer.getheaders(), answer.read()
-        finally:
-            upstream.close()
+        headers = {k: v for k, v in handler.headers.items() if k.lower() not in _HOP}
+        upstream.request(handler.command, handler.path, body or None, headers)
+        answer = upstream.getresponse()
+        return answer.status, answer.getheaders(), answer.read()
 
 
-def _changes(call: str) -> bool:
+def changes(call: str) -> bool:
+    """Whether something is otherwise after a call."""
     return call.split()[0] in _WRITES and "dryRun=All" not in call and "/proxy/" not in call
