@@ -142,3 +142,22 @@ def test_the_sweep_of_k_is_the_table_and_the_k_that_is_emitted() -> None:
         told = " | ".join(f"{each.tokens_per_s[k]:.1f}" for k in sorted(found.arms))
         assert f"| {each.batch} | {told} |" in lines
     assert found.config() == {"num_speculative_tokens": 4}
+
+
+def test_a_schedule_with_a_change_is_of_its_sweep_and_an_engine_kept_to_it() -> None:
+    made = schedule(read(DOCS / "evidence" / "bench-cpu-135m-k16.json"), max_num_seqs=16)
+    assert made.rows == ((1, 4, 4), (5, 16, 0))
+    (change,) = made.changes
+    assert (change.at_above.low or 0) > 1.03
+    shown = (DOCS / "bench.md").read_text().splitlines()
+    for each in made.measured:
+        rates = " | ".join(f"{each.tokens_per_s[k]:.0f}" for k in (0, 2, 4))
+        assert f"| {each.batch} | {rates} |" in shown
+    for row in read(DOCS / "evidence" / "bench-cpu-135m-scheduled.json").rows:
+        assert row.batch is not None
+        steps, drafted = sum(row.samples.steps or ()), sum(row.samples.drafted or ())
+        tokens = sum(row.samples.output_tokens)
+        rate = row.output_tokens_per_s.value or 0
+        assert f"| {row.batch} | {steps} | {drafted} | {tokens:,} | {rate:.0f} |" in shown
+        assert drafted == 4 * steps
+        assert (steps > 0.25 * tokens) is (row.batch <= 4), row.batch
