@@ -171,7 +171,9 @@ def _await(
     """The rollout, the proof, the end of what is not wanted any more."""
     pools = [each for each in prepared.pools if prepared.asked.waits_for(each.unit.pool)]
     names = tuple(pool.unit.name for pool in pools)
-    watched = Watched(prepared.namespace, prepared.name, names, prepared.timeout_s)
+    watched = Watched(
+        prepared.namespace, prepared.name, names, prepared.timeout_s, prepared.asked.roomless_s
+    )
     ended = watch(cluster, watched, reporter.progress, reporter.say)
     if ended.end != "done":
         crash = _classify(cluster, prepared.namespace, ended)

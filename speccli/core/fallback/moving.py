@@ -189,7 +189,9 @@ class Mover:
         )
         if need.goal > need.there:
             asked = here.asked(raised={**here.options.raised, to: need.goal})
-            if wrong := refuted(self.deploy(replace(asked, awaited=(to,)), wait=True)):
+            asked = replace(asked, awaited=(to,), roomless_s=pools.ROOMLESS_S)
+            done = self.deploy(asked, wait=True)
+            if wrong := refuted(done) or _without(done):
                 self.note(f"further servers of the pool {to}: {wrong}")
         patience = self.terms.timeout_s or _RAISE_S
         ready = pools.await_servers(
@@ -219,7 +221,8 @@ class Mover:
     def _switched(self, former: Serving, asked: Asked, target: str) -> Outcome:
         to = asked.options.traffic
         self._reporter.say(f"the pool {to} takes the traffic")
-        done = self.deploy(replace(asked, awaited=(to,)), wait=True)
+        asked = replace(asked, awaited=(to,), roomless_s=pools.ROOMLESS_S)
+        done = self.deploy(asked, wait=True)
         took = self.clock() - self._began
         wrong = refuted(done) or pools.leads_astray(
             self.cluster, self.here, to, clock=self.clock, sleep=self.sleep
@@ -358,6 +361,11 @@ def refuted(done: deploying.Outcome) -> str | None:
         return None
     worst = next(each for each in done.proof.servers if each.verdict == "refuted")
     return f"{worst.server}: {worst.evidence}"
+
+
+def _without(done: deploying.Outcome) -> str | None:
+    """The servers that a rollout is done without."""
+    return done.ended.why or None if done.ended is not None and done.ended.end == "done" else None
 
 
 def _answers(done: deploying.Outcome) -> bool:

@@ -16,7 +16,7 @@ from speccli.core.kube.errors import Denied, NotInstalled
 from speccli.core.kube.fields import replicas_of
 from speccli.core.kube.progress import Progress
 from speccli.core.kube.proven import Proof
-from speccli.core.kube.rollout import Ended, look
+from speccli.core.kube.rollout import Ended, Roomless, look
 from speccli.core.manifests.build import objects
 from speccli.core.manifests.names import pool_name
 from speccli.core.manifests.options import Traffic
@@ -25,6 +25,8 @@ from speccli.core.manifests.pools import units
 if TYPE_CHECKING:
     from speccli.core.kube.client import Cluster
 
+ROOMLESS_S = 20.0
+"""How long a further server may find no node before the traffic goes without it."""
 TAKES_S = 30.0
 """How long a Service may take to lead to other pods."""
 _POLL_S = 0.5
@@ -178,12 +180,15 @@ def await_servers(
     clock: Clock = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Wait until so many servers of a pool are ready; how many are, at the latest then."""
-    give_up = clock() + patience_s
+    """Wait until so many servers of a pool are ready; how many are, at the latest then.
+
+    What finds no node is not waited for.
+    """
+    give_up, roomless = clock() + patience_s, Roomless(ROOMLESS_S)
     while True:
         seen = look(cluster, here.namespace, here.name, [here.unit(pool).name])
-        ready = len(_ready(seen, pool))
-        if ready >= goal or clock() >= give_up:
+        ready, now = len(_ready(seen, pool)), clock()
+        if ready >= goal or now >= give_up or roomless.told(seen, now):
             return ready
         sleep(2.0)
 

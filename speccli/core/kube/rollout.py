@@ -50,7 +50,7 @@ class Ended:
     end: End
     progress: Progress
     why: str = ""
-    """What failed, or what it still waits for."""
+    """What failed, what it still waits for, or what it is done without."""
     pod: str | None = None
     """The pod that tells most of it; None where no pod does."""
 
@@ -99,6 +99,30 @@ class Patience:
             told = f"; {worst.name}: {worst.detail}" if worst else ""
             return f"{each.expired}{told}", worst.name if worst else None
         return None
+
+
+class Roomless:
+    """Says when all that is still missing is pods that no node takes: pure but for its memory."""
+
+    def __init__(self, after_s: float) -> None:
+        """`after_s`: for how long no node may take them; a node may be just freed."""
+        self._after_s = after_s
+        self._since: float | None = None
+
+    def told(self, progress: Progress, now: float) -> str | None:
+        """What finds no node while all others serve; None while there is more to wait for."""
+        fresh = [pod for pod in progress.pods if pod.fresh and pod.phase != "leaving"]
+        missing = [pod for pod in fresh if pod.phase != "ready"]
+        short = {pod.pool for pod in missing}
+        fresh = [pod for pod in fresh if pod.pool in short]
+        stuck = all(pod.phase == "scheduling" and pod.trouble for pod in missing)
+        if not missing or not stuck or len(missing) == len(fresh):
+            self._since = None
+            return None
+        self._since = now if self._since is None else self._since
+        if now - self._since < self._after_s:
+            return None
+        return f"{len(missing)} of {len(fresh)} servers found no node: {missing[0].detail}"
 
 
 def most_telling(pods: Iterable[PodView]) -> PodView | None:
@@ -159,6 +183,8 @@ class Watched:
     name: str
     deployments: tuple[str, ...]
     timeout_s: float
+    roomless_s: float | None = None
+    """After how long pods that no node takes are done without; None: they are waited for."""
 
 
 def watch(
@@ -179,6 +205,7 @@ def watch(
     """
     began = clock()
     patience = Patience(began)
+    roomless = None if watched.roomless_s is None else Roomless(watched.roomless_s)
     deaf = False
     while True:
         late = clock() - began >= watched.timeout_s
@@ -202,6 +229,8 @@ def watch(
             return Ended("done", progress)
         if failed := patience.failure(progress, clock()):
             return Ended("failed", progress, *failed)
+        if roomless and (without := roomless.told(progress, clock())):
+            return Ended("done", progress, without)
         if late:
             worst = most_telling(progress.pods)
             why = f"{worst.name}: {worst.detail}" if worst else "the controller is not done"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -143,6 +144,41 @@ def test_the_standby_gets_the_servers_that_the_load_needs_first(world: World) ->
     assert lines.index("gets 2 servers") < lines.index("takes the traffic\n")
     assert made.end == "moved"
     assert world.record.current.options["raised"] == {"standby": 2}
+
+
+def test_a_server_that_finds_no_gpu_after_all_is_not_waited_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.fake.running = 150.0
+    monkeypatch.setattr("speccli.core.fallback.pools.ROOMLESS_S", 0.0)
+    last = {
+        "conditions": [{"type": "PodScheduled", "status": "False", "message": "2 Insufficient"}]
+    }
+    made_up = FakeCluster._made
+
+    def made(self: FakeCluster) -> Iterator[Any]:
+        for each in made_up(self):
+            if each["kind"] == "Pod" and each["metadata"]["name"] == "chat-standby-2":
+                yield {**each, "spec": {}, "status": last}
+            else:
+                yield each
+
+    rolled_out = FakeCluster._roll_out
+
+    def roll_out(self: FakeCluster, value: Any) -> None:
+        rolled_out(self, value)
+        if value["metadata"]["name"] == "chat-standby" and value["spec"]["replicas"] == 3:
+            value["status"]["availableReplicas"] = 2
+
+    monkeypatch.setattr(FakeCluster, "_made", made)
+    monkeypatch.setattr(FakeCluster, "_roll_out", roll_out)
+    told = world.go()
+    assert told.end == "moved"
+    assert leads_to(world.fake) == "chat-standby"
+    assert told.notes == (
+        "further servers of the pool standby: 1 of 3 servers found no node: 2 Insufficient",
+        "2 of 3 servers of the pool standby were ready in time",
+    )
 
 
 def test_where_nobody_is_served_the_traffic_does_not_wait_for_further_servers(world: World) -> None:

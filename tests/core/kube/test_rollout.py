@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from speccli.core.errors import NotAuthorisedError
+from speccli.core.kube import rollout
 from speccli.core.kube.errors import Denied, Unreachable
-from speccli.core.kube.progress import Progress
-from speccli.core.kube.rollout import Ended, Watched, watch
+from speccli.core.kube.progress import Phase, PodView, Progress
+from speccli.core.kube.rollout import Ended, Roomless, Watched, watch
 
 Object = dict[str, Any]
 
@@ -97,3 +98,67 @@ def test_the_time_is_over() -> None:
     ended, shown, _ = watched(deployment(1), timeout_s=7.0)
     assert (ended.end, ended.why) == ("late", "the controller is not done")
     assert len(shown) == 5
+
+
+# ---- servers that find no node ----
+
+
+def pod(number: int, phase: Phase, trouble: str | None = None, *, fresh: bool = True) -> PodView:
+    detail = "0/1 nodes are available: 2 Insufficient nvidia.com/gpu" if trouble else "serving"
+    return PodView(f"chat-{number}", "standby", phase, detail, fresh, trouble=trouble)
+
+
+READY, LOADS = pod(1, "ready"), pod(2, "weights")
+NO_NODE = pod(3, "scheduling", "Unschedulable")
+
+
+def told(*looks: tuple[float, tuple[PodView, ...]]) -> str | None:
+    roomless = Roomless(20.0)
+    said = [roomless.told(Progress((), pods), now) for now, pods in looks]
+    assert not any(said[:-1])
+    return said[-1]
+
+
+def test_what_finds_no_node_while_the_others_serve_is_told_after_its_time() -> None:
+    words = told((0, (READY, NO_NODE)), (19, (READY, NO_NODE)), (20, (READY, NO_NODE)))
+    assert words == f"1 of 2 servers found no node: {NO_NODE.detail}"
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        pytest.param((READY, LOADS, NO_NODE), id="another-still-loads"),
+        pytest.param((READY, pod(3, "scheduling")), id="the-scheduler-has-not-looked"),
+        pytest.param((NO_NODE,), id="nobody-serves"),
+        pytest.param((READY, pod(3, "ready")), id="all-serve"),
+        pytest.param((pod(1, "ready", fresh=False), NO_NODE), id="only-a-former-one-serves"),
+    ],
+)
+def test_its_time_begins_anew_where_there_is_more_to_wait_for(between: tuple[PodView, ...]) -> None:
+    first = (READY, NO_NODE)
+    assert told((0, first), (15, between), (30, first), (49, first)) is None
+    assert told((0, first), (15, between), (30, first), (50, first)) is not None
+
+
+@pytest.mark.parametrize(("roomless_s", "end"), [(20.0, "done"), (None, "late")])
+def test_a_rollout_is_done_without_them_where_that_was_asked_for(
+    roomless_s: float | None, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = Progress((), (READY, NO_NODE))
+    monkeypatch.setattr(rollout, "look", lambda *_: seen)
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += max(seconds, 0.1)
+
+    ended = watch(
+        Cluster(),  # type: ignore[arg-type]
+        Watched("llm", "chat", ("chat-standby",), 60.0, roomless_s),
+        lambda _: None,
+        pytest.fail,
+        clock=lambda: now[0],
+        sleep=sleep,
+    )
+    assert ended.end == end
+    assert "2 Insufficient nvidia.com/gpu" in ended.why
+    assert now[0] == (20.0 if roomless_s else 60.0)
