@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from speccli.core.deploy.asked import for_cluster
@@ -15,6 +15,7 @@ from speccli.core.fallback.standing import Standing, standing
 from speccli.core.fallback.way_back import with_canary
 from speccli.core.kube.connection import EVERYWHERE
 from speccli.core.kube.errors import Denied, NotInstalled
+from speccli.core.kube.record import fallback_name, name_of
 from speccli.core.kube.refs import Ref
 from speccli.core.manifests.build import objects
 from speccli.core.manifests.options import RenderOptions
@@ -45,6 +46,8 @@ _STAYS: Verbs = ("get", "patch")
 _COMES: Verbs = ("get", "create", "patch")
 _GOES: Verbs = ("get", "delete")
 _CANARY: Verbs = ("get", "create", "patch", "delete")
+_BY_NAME = frozenset({"get", "patch", "update", "delete"})
+"""What a rule with `resourceNames` can allow: it is judged by the name in the request."""
 _AT_ONCE = 8
 _SHOWN = 4
 
@@ -58,6 +61,8 @@ class Right:
     """As `Cluster.can` takes it: `deployments.apps`."""
     namespace: str
     """`*`: it is the cluster's."""
+    name: str = ""
+    """Of one object; empty: of whichever."""
 
     def __str__(self) -> str:
         """`patch services`."""
@@ -80,7 +85,7 @@ def at_start(
         Denied: it may not watch, or with `auto` make no move.
     """
     try:
-        check(cluster, namespace, pages=pages)
+        check(cluster, namespace, name, pages=pages)
         if not auto:
             return ()
         return check_moves(cluster, namespace, standing(cluster, namespace, name, time.time()))
@@ -92,16 +97,23 @@ def at_start(
         return (f"whether it may make its moves is not known: {error.message}",)
 
 
-def check(cluster: Cluster, namespace: str, *, pages: bool) -> None:
+def check(cluster: Cluster, namespace: str, name: str, *, pages: bool) -> None:
     """See that an account may watch at all.
 
     Raises:
         Denied: it may not.
         ClusterError: the API server cannot be asked.
     """
-    wanted = _in(namespace, WATCHING) | (_in(namespace, LOOKING) if pages else set())
+    own = {
+        "leases.coordination.k8s.io": (fallback_name(name),),
+        "configmaps": (name_of(name), fallback_name(name)),
+        "deployments.apps": (name,),
+    }
+    wanted = _in(namespace, WATCHING, own) | (_in(namespace, LOOKING) if pages else set())
     if lacks := _lacking(cluster, wanted):
-        raise Denied(f"fallback watch may not {_words(lacks)}", hint=_hint(namespace))
+        raise Denied(
+            f"fallback watch may not {_words(lacks, wanted - set(lacks))}", hint=_hint(namespace)
+        )
 
 
 def check_moves(cluster: Cluster, namespace: str, now: Standing) -> tuple[str, ...]:
@@ -116,17 +128,19 @@ def check_moves(cluster: Cluster, namespace: str, now: Standing) -> tuple[str, .
         name: always | {each for ref, verbs in told for each in _of(cluster, ref, verbs)}
         for name, told in _moves(cluster, now)
     }
-    denied = set(_lacking(cluster, set().union(*moves.values())))
-    lacks = {name: sorted(wanted & denied) for name, wanted in moves.items() if wanted & denied}
+    wanted = set().union(*moves.values())
+    denied = set(_lacking(cluster, wanted))
+    has = wanted - denied
+    lacks = {name: sorted(each & denied) for name, each in moves.items() if each & denied}
     if len(lacks) == len(moves) and moves:
         common = sorted(set.intersection(*(moves[name] & denied for name in lacks)))
-        words = _words(common or sorted(denied))
+        words = _words(common or sorted(denied), has)
         raise Denied(
             f"fallback watch may make no move: it may not {words}",
             hint=f"{_hint(namespace)}; without --auto it only proposes, and needs none of these",
         )
     return tuple(
-        f"{name} cannot be made: it takes the right to {_words(rights)}; {_hint(namespace)}"
+        f"{name} cannot be made: it takes the right to {_words(rights, has)}; {_hint(namespace)}"
         for name, rights in lacks.items()
     )
 
@@ -161,11 +175,25 @@ def _of(cluster: Cluster, ref: Ref, verbs: Iterable[str]) -> Iterator[Right]:
         return  # told at each deploy; no right mends it
     resource = f"{plural}.{ref.group}" if ref.group else str(plural)
     for verb in verbs:
-        yield Right(verb, resource, ref.namespace or EVERYWHERE)
+        yield from _rights(verb, resource, ref.namespace or EVERYWHERE, (ref.name,))
 
 
-def _in(namespace: str, told: Mapping[str, Iterable[str]]) -> set[Right]:
-    return {Right(verb, resource, namespace) for resource, each in told.items() for verb in each}
+def _in(
+    namespace: str, told: Mapping[str, Verbs], own: Mapping[str, tuple[str, ...]] | None = None
+) -> set[Right]:
+    """`own`: the names that are meant, of resources whose objects' names are known."""
+    named = own or {}
+    return {
+        right
+        for resource, verbs in told.items()
+        for verb in verbs
+        for right in _rights(verb, resource, namespace, named.get(resource, ("",)))
+    }
+
+
+def _rights(verb: str, resource: str, place: str, names: tuple[str, ...]) -> Iterator[Right]:
+    for name in names if verb in _BY_NAME else ("",):
+        yield Right(verb, resource, place, name)
 
 
 def _lacking(cluster: Cluster, wanted: Iterable[Right]) -> list[Right]:
@@ -173,19 +201,25 @@ def _lacking(cluster: Cluster, wanted: Iterable[Right]) -> list[Right]:
     ordered = sorted(wanted)
 
     def denied(right: Right) -> bool:
-        return cluster.can(right.verb, right.resource, right.namespace) is False
+        return cluster.can(right.verb, right.resource, right.namespace, right.name) is False
 
     with ThreadPoolExecutor(_AT_ONCE) as side_by_side:
         return [r for r, no in zip(ordered, side_by_side.map(denied, ordered), strict=True) if no]
 
 
-def _words(rights: Iterable[Right]) -> str:
-    """`patch services, create leases.coordination.k8s.io in llm`."""
-    places: dict[str, list[str]] = {}
+def _words(rights: Iterable[Right], has: Iterable[Right]) -> str:
+    """`patch services, create leases.coordination.k8s.io in llm`.
+
+    With the object's name where `has` holds the same right to another one.
+    """
+    some = {replace(each, name="") for each in has}
+    places: dict[str, dict[str, None]] = {}
     for each in rights:
-        places.setdefault(each.namespace, []).append(str(each))
+        name = f" {each.name}" if each.name and replace(each, name="") in some else ""
+        places.setdefault(each.namespace, {})[f"{each}{name}"] = None
     parts = []
-    for place, told in places.items():
+    for place, words in places.items():
+        told = list(words)
         more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
         where = "of the cluster" if place == EVERYWHERE else f"in {place}"
         parts.append(f"{', '.join(told[:_SHOWN])}{more} {where}")

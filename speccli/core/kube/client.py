@@ -300,23 +300,27 @@ class Cluster(Connection):
         ]
         return numbers[0], numbers[1]
 
-    def can(self, verb: str, resource: str, namespace: str | None = None) -> bool | None:
+    def can(
+        self, verb: str, resource: str, namespace: str | None = None, name: str = ""
+    ) -> bool | None:
         """Whether these credentials may; None where the server does not tell.
 
         Args:
             verb: `get`, `list`, `patch`, `create`, …
             resource: `pods`, `pods/proxy`, `deployments.apps`, `scaledobjects.keda.sh`.
             namespace: None: the context's; `*`: in all of them, or of the cluster.
+            name: Of one object; empty: any, which a rule with `resourceNames` does not allow.
         """
         named, _, sub = resource.partition("/")
-        name, _, group = named.partition(".")
+        plural, _, group = named.partition(".")
         place = self.namespace if namespace is None else namespace
         attributes = {
             "verb": verb,
-            "resource": name,
+            "resource": plural,
             "group": group,
             "subresource": sub,
             "namespace": "" if place == EVERYWHERE else place,
+            "name": name,
         }
         review = {
             "apiVersion": "authorization.k8s.io/v1",

@@ -44,7 +44,9 @@ class Guarded(Busy):
         self.asked: set[str] = set()
         self.guards = False
 
-    def can(self, verb: str, resource: str, namespace: str | None = None) -> bool | None:
+    def can(
+        self, verb: str, resource: str, namespace: str | None = None, name: str = ""
+    ) -> bool | None:
         self.asked.add(f"{verb} {resource}")
         name = f"{verb} {resource}"
         return self.allowed is None or (name in self.allowed and namespace == "llm")
@@ -95,6 +97,22 @@ def role(without: Iterable[str] = ()) -> set[str]:
     }
     assert set(without) <= told
     return told - set(without)
+
+
+class Narrowed(Guarded):
+    """An account whose Role has `resourceNames` in rules of some resources, as RBAC judges it."""
+
+    def __init__(self, names: Mapping[str, Iterable[str]]) -> None:
+        super().__init__(role())
+        self.names = {resource: set(each) for resource, each in names.items()}
+
+    def can(
+        self, verb: str, resource: str, namespace: str | None = None, name: str = ""
+    ) -> bool | None:
+        told = super().can(verb, resource, namespace, name)
+        if resource not in self.names or verb in {"create", "list", "watch"}:
+            return told  # a rule of its own, without names
+        return bool(told) and name in self.names[resource]
 
 
 def deployed(cluster: Guarded, *sets: str, **options: Any) -> Guarded:
@@ -148,6 +166,28 @@ def test_without_what_every_move_takes_it_does_not_begin_to_move(right: str) -> 
     with pytest.raises(Denied, match=f"may make no move: it may not {right} in llm"):
         seen(cluster)
     assert seen(cluster, auto=False) == ()  # who says yes has rights of his own
+
+
+NARROWED = {
+    "leases.coordination.k8s.io": ("chat-fallback",),
+    "configmaps": ("chat-fallback", "chat-specctl"),
+    "deployments.apps": ("chat", "chat-standby", "chat-canary"),
+    "services": ("chat", "chat-main", "chat-standby"),
+}
+
+
+def test_a_role_narrowed_to_the_deployments_names_is_enough() -> None:
+    assert seen(deployed(Narrowed(NARROWED))) == ()
+
+
+def test_a_role_narrowed_to_another_deployment_is_told() -> None:
+    other = deployed(Narrowed({"configmaps": ("other-fallback", "other-specctl")}))
+    with pytest.raises(Denied, match=r"may not get configmaps, patch configmaps in llm$"):
+        seen(other, auto=False)
+    lacks = {**NARROWED, "deployments.apps": ("chat", "chat-standby")}
+    (line,) = seen(deployed(Narrowed(lacks)))
+    assert line.startswith("a canary (the way back) cannot be made: it takes the right to ")
+    assert "patch deployments.apps chat-canary in llm" in line
 
 
 def test_a_right_for_some_moves_names_them_and_keeps_it_from_nothing_else() -> None:

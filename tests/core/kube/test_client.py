@@ -521,6 +521,12 @@ class TestAllowed:
             "namespace": "prod",
         }
 
+    def test_what_one_may_with_one_object(self, api: ApiServer, connect: Connect) -> None:
+        api.script = answering(self.PATH, Reply(201, {"status": {"allowed": True}}))
+        assert connect().can("get", "configmaps", "prod", "chat-specctl") is True
+        asked = json.loads(api.asked[-1].body)["spec"]["resourceAttributes"]
+        assert asked["name"] == "chat-specctl"
+
 
 def test_a_proxy_of_the_environment_is_used_and_no_proxy_is_kept_to(
     tmp_path: Path, api: ApiServer, monkeypatch: pytest.MonkeyPatch
