@@ -107,19 +107,30 @@ def servers_for(now: Load, unit: Unit, bench: Result | None) -> tuple[int, str]:
     """How many servers of a pool that is, and how it was counted.
 
     Seats first. Where a bench of its draft is known, also as many as make the tokens a second that
-    clients have now: a server that drafts worse is slower, however many seats it has.
+    clients have now: a server that drafts worse is slower, however many seats it has. Numbers of
+    servers whose batch nobody measured are passed over; where none is left, the words say so.
     """
     seats = max(1, math.ceil(now.requests / running_target(unit)))
     words = f"{now.requests:.0f} requests run or wait, {running_target(unit)} a server"
     if bench is None or not now.tokens_per_s:
         return seats, words
-    for count in range(seats, max(seats, _MOST) + 1):
+    most = max(seats, _MOST)
+    unknown: str | None = None
+    known = False
+    for count in range(seats, most + 1):
         batch = Number.known(max(1.0, now.requests / count))
-        told = Bench(bench, unit.recipe, batch).expected(unit.recipe.draft).tokens_per_s.value
-        if told is None:
-            break
-        if count * told >= now.tokens_per_s:
+        told = Bench(bench, unit.recipe, batch).expected(unit.recipe.draft).tokens_per_s
+        if told.value is None:
+            unknown = unknown or told.reason
+            continue
+        known = True
+        if count * told.value >= now.tokens_per_s:
             if count == seats:
                 return seats, words
-            return count, f"{now.tokens_per_s:,.0f} tok/s, {told:,.0f} a server ({bench.name})"
-    return seats, words
+            return (
+                count,
+                f"{now.tokens_per_s:,.0f} tok/s, {told.value:,.0f} a server ({bench.name})",
+            )
+    if not known:
+        return seats, f"{words}; their speed is not known: {unknown}"
+    return seats, f"{words}; no number of servers measured makes {now.tokens_per_s:,.0f} tok/s"

@@ -37,7 +37,7 @@ ONE = RATES[32] * 1.05
         pytest.param(40.0, 0.9 * ONE, 1, "40 requests run or wait", id="one-is-fast-enough"),
         pytest.param(40.0, 1.5 * ONE, 2, " a server (", id="two-at-half-the-batch"),
         pytest.param(120.0, 1.5 * ONE, 3, "120 requests run or wait", id="seats-are-enough"),
-        pytest.param(40.0, 500 * ONE, 1, "40 requests run or wait", id="not-to-be-reached"),
+        pytest.param(40.0, 500 * ONE, 1, "; no number of servers measured makes 2,", id="never"),
     ],
 )
 def test_a_standby_has_the_seats_and_the_speed(
@@ -48,10 +48,21 @@ def test_a_standby_has_the_seats_and_the_speed(
     assert servers_for(Load(requests, speed), standby(), None)[0] <= servers
 
 
-def test_beyond_what_was_measured_seats_are_what_is_known() -> None:
-    recipe = replace(standby().recipe, serving=replace(standby().recipe.serving, max_num_seqs=999))
-    unit = replace(standby(), plan=plan(recipe))
-    assert servers_for(Load(600.0, 10 * ONE), unit, usual())[0] == 1
+def with_seats(seats: int) -> Unit:
+    serving = replace(standby().recipe.serving, max_num_seqs=seats)
+    return replace(standby(), plan=plan(replace(standby().recipe, serving=serving)))
+
+
+def test_numbers_of_servers_whose_batch_nobody_measured_are_passed_over() -> None:
+    count, words = servers_for(Load(600.0, 4 * ONE), with_seats(999), usual())
+    assert count == 4  # at 150 a server, the first near the 128 that were measured
+    assert words.endswith(" a server (planted)")
+
+
+def test_where_no_batch_was_measured_seats_are_counted_and_it_says_so() -> None:
+    count, words = servers_for(Load(60_000.0, 10 * ONE), with_seats(99_999), usual())
+    assert count == 1
+    assert "their speed is not known: measured at batch 1, 8, 32, 64, 128; now it is 6" in words
 
 
 def test_before_a_move_output_tokens_are_counted_over_a_look(
