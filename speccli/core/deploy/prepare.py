@@ -80,8 +80,8 @@ def prepare(cluster: Cluster, asked: Asked, reporter: Reporter, *, dry: bool = F
     """
     namespace = asked.namespace or cluster.namespace
     called = deployment_name(asked.recipe, asked.options)
-    servers = _api_servers(cluster, namespace, called)
     former = read_record(cluster, namespace, called)
+    servers = _api_servers(cluster, namespace, called, former, reporter)
     asked = keeping_restarts(former, keeping_traffic(former, asked, reporter))
     options = for_cluster(asked.options, namespace, _version(cluster), servers)
     found = units(asked.recipe, options)
@@ -175,7 +175,9 @@ def _version(cluster: Cluster) -> tuple[int, int]:
     return server(f"{major}.{minor}")
 
 
-def _api_servers(cluster: Cluster, namespace: str, name: str) -> tuple[str, ...]:
+def _api_servers(
+    cluster: Cluster, namespace: str, name: str, former: Record | None, reporter: Reporter
+) -> tuple[str, ...]:
     """Addresses of the API servers: they read /metrics through their pod proxy.
 
     Who may not ask for them leaves those that the deployment lets in.
@@ -188,7 +190,13 @@ def _api_servers(cluster: Cluster, namespace: str, name: str) -> tuple[str, ...]
             labels="kubernetes.io/service-name=kubernetes",
         )
     except (Denied, NotInstalled):
-        return _let_in(cluster, namespace, name)
+        kept = _let_in(cluster, namespace, name, _of_recipes(former))
+        if kept:
+            reporter.say(
+                "where the API servers are may not be asked: "
+                f"the NetworkPolicy goes on letting in {', '.join(kept)}"
+            )
+        return kept
     found = {
         address
         for each in slices
@@ -198,15 +206,32 @@ def _api_servers(cluster: Cluster, namespace: str, name: str) -> tuple[str, ...]
     return tuple(sorted(f"{address}/{128 if ':' in address else 32}" for address in found))
 
 
-def _let_in(cluster: Cluster, namespace: str, name: str) -> tuple[str, ...]:
-    """Ranges of addresses that a deployment's NetworkPolicy lets in as it is."""
+def _of_recipes(former: Record | None) -> set[str]:
+    """Ranges that stand in the NetworkPolicy because a recipe names them, and go with it.
+
+    A run that was cut short may have left those of the revision before.
+    """
+    found: set[str] = set()
+    for each in (former.current, *former.previous) if former else ():
+        found |= set((each.recipe.get("network") or {}).get("api_server") or ())
+        if each.state != "applying":
+            break
+    return found
+
+
+def _let_in(cluster: Cluster, namespace: str, name: str, own: Collection[str]) -> tuple[str, ...]:
+    """Ranges of addresses that a deployment's NetworkPolicy lets in, but for its recipes' `own`.
+
+    A range with exceptions is left out: without them it would let more in than it does.
+    """
     try:
         live = cluster.get("networking.k8s.io/v1", "NetworkPolicy", name, namespace)
     except Denied:
         return ()
     rules = ((live or {}).get("spec") or {}).get("ingress") or ()
-    peers = (peer for rule in rules for peer in rule.get("from") or ())
-    return tuple(str(peer["ipBlock"]["cidr"]) for peer in peers if "ipBlock" in peer)
+    blocks = [peer.get("ipBlock") or {} for rule in rules for peer in rule.get("from") or ()]
+    ranges = [str(block["cidr"]) for block in blocks if "cidr" in block and not block.get("except")]
+    return tuple(each for each in ranges if each not in own)
 
 
 def _see_namespace(

@@ -592,3 +592,26 @@ def test_who_may_not_see_the_api_servers_leaves_their_way_in_open(
     assert outcome.unchanged
     deploy(fake, heard, asked("draft.K=2"))
     assert _policy(fake) == ["10.9.8.7/32"]
+    assert any(line.endswith("goes on letting in 10.9.8.7/32") for line in heard.lines)
+
+
+def test_who_may_not_see_the_api_servers_keeps_no_range_of_a_former_recipe_and_widens_none(
+    fake: FakeCluster, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = fake.list
+
+    def listed(api_version: str, kind: str, namespace: str | None = None, **more: Any) -> Any:
+        if kind == "EndpointSlice" and namespace == "default":
+            raise Denied("not allowed: may not list EndpointSlices in default")
+        return told(api_version, kind, namespace, **more)
+
+    monkeypatch.setattr(fake, "list", listed)
+    deploy(fake, heard, asked("network.api_server=[10.1.0.0/16]"))
+    assert _policy(fake) == ["10.1.0.0/16"]
+    rules = fake.objects["NetworkPolicy", "chat"]["spec"]["ingress"]
+    rules[0]["from"] += [
+        {"ipBlock": {"cidr": "10.9.8.7/32"}},
+        {"ipBlock": {"cidr": "172.16.0.0/12", "except": ["172.16.9.0/24"]}},
+    ]
+    deploy(fake, heard, asked("draft.K=2"))
+    assert _policy(fake) == ["10.9.8.7/32"]
