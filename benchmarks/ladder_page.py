@@ -102,8 +102,25 @@ def written_real(page: str, runs: Sequence[Run]) -> str:
         f"two clients, two cores that did other work too (load {min(load):.0f} to {max(load):.0f})."
     )
     backs = "\n".join(_way_back(run) for run in runs if run["back"])
-    parts = [label, table(runs), *([backs] if backs else [])]
+    parts = [label, table(runs), *_unmoved(runs), *([backs] if backs else [])]
     return _between(page, REAL_BEGIN, REAL_END, parts)
+
+
+def _unmoved(runs: Sequence[Run]) -> list[str]:
+    """What the real table's last columns cannot say: of what was counted, and of how few."""
+    if not runs:
+        return []
+    ends = ", ".join(
+        f"{NAMES[run['fault']]} {_way(run).partition(':')[0]} {run['end']['requests']} "
+        f"({run['end']['failed']} failed)"
+        for run in runs
+    )
+    told = (
+        "Time to recover counts from a move: an arm that moves nothing has none, whether its "
+        "requests are answered again or not. Requests in the 20 s at the end, of which the tokens "
+        f"a second there are: {ends}."
+    )
+    return [told]
 
 
 def _way_back(run: Run) -> str:
