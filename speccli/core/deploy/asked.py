@@ -46,8 +46,9 @@ class Asked:
     wait: bool = True
     timeout_s: float | None = None
     """For the rollout; None: by the pods' own budgets."""
-    roomless_s: float | None = None
-    """After how long servers that find no node are done without; None: they are waited for."""
+    stragglers_s: float | None = None
+    """After how long servers that do not come are done without, where others of their pool serve;
+    None: all are waited for."""
     restores: int | None = None
     """The revision that is brought back."""
     trial: Mapping[str, Any] | None = None

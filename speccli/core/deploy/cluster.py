@@ -172,7 +172,7 @@ def _await(
     pools = [each for each in prepared.pools if prepared.asked.waits_for(each.unit.pool)]
     names = tuple(pool.unit.name for pool in pools)
     watched = Watched(
-        prepared.namespace, prepared.name, names, prepared.timeout_s, prepared.asked.roomless_s
+        prepared.namespace, prepared.name, names, prepared.timeout_s, prepared.asked.stragglers_s
     )
     ended = watch(cluster, watched, reporter.progress, reporter.say)
     if ended.end != "done":
@@ -181,7 +181,11 @@ def _await(
             told = _write(cluster, prepared.namespace, told, "failed")
         return Outcome(prepared, told, ended, crash=crash, pruned=tuple(pruned))
     _see_applied(cluster, prepared, told)
-    reporter.say("every pod is ready; asking whether it speculates")
+    if ended.why:
+        reporter.warn(ended.why)
+    reporter.say(
+        f"{'the others are' if ended.why else 'every pod is'} ready; asking whether it speculates"
+    )
     units = [pool.unit for pool in pools]
     proof = prove_pools(patient(), prepared.namespace, units, ended)
     pruned += _prune(cluster, prepared.prune_last, reporter)

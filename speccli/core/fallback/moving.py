@@ -129,7 +129,7 @@ class Mover:
         if to == "main" and served and (short := pools.short(need)):
             return self._stays(short, restores)
         goal = need.goal if to == "standby" else min(need.goal, need.wanted)
-        if served and (goal > need.there or (to == "main" and seen.ready < need.wanted)):
+        if served and (goal > need.there or seen.ready < min(goal, need.wanted)):
             ready = self._raise(to, need)
             if to == "main" and ready < need.wanted:
                 words = f"{ready} of {need.wanted} servers of the pool main were ready in time"
@@ -137,7 +137,7 @@ class Mover:
         elif goal > need.there:
             self.note(
                 f"no server of the pool {here.traffic} is ready: the pool {to} takes the traffic "
-                f"with {need.there} of {goal} servers, and gets the others meanwhile"
+                f"with {seen.ready} of {goal} servers, and gets the others meanwhile"
             )
         unit = here.unit(to, raised={})
         held = goal > unit.least and (to == "standby" or unit.autoscaled)
@@ -187,13 +187,15 @@ class Mover:
         self._reporter.say(
             f"the pool {to} gets {enough} servers before it takes the traffic: {need.words}"
         )
+        failed = False
         if need.goal > need.there:
             asked = here.asked(raised={**here.options.raised, to: need.goal})
-            asked = replace(asked, awaited=(to,), roomless_s=pools.ROOMLESS_S)
+            asked = replace(asked, awaited=(to,), stragglers_s=pools.STRAGGLERS_S)
             done = self.deploy(asked, wait=True)
+            failed = done.ended is not None and done.ended.end == "failed"
             if wrong := refuted(done) or _without(done):
                 self.note(f"further servers of the pool {to}: {wrong}")
-        patience = self.terms.timeout_s or _RAISE_S
+        patience = 0.0 if failed else self.terms.timeout_s or _RAISE_S
         ready = pools.await_servers(
             self.cluster, here, to, enough, patience, clock=self.clock, sleep=self.sleep
         )
@@ -221,17 +223,19 @@ class Mover:
     def _switched(self, former: Serving, asked: Asked, target: str) -> Outcome:
         to = asked.options.traffic
         self._reporter.say(f"the pool {to} takes the traffic")
-        asked = replace(asked, awaited=(to,), roomless_s=pools.ROOMLESS_S)
+        asked = replace(asked, awaited=(to,), stragglers_s=pools.STRAGGLERS_S)
         done = self.deploy(asked, wait=True)
         took = self.clock() - self._began
         wrong = refuted(done) or pools.leads_astray(
             self.cluster, self.here, to, clock=self.clock, sleep=self.sleep
         )
         if wrong is None:
+            if (without := _without(done)) and without not in " ".join(self._notes):
+                self.note(without)
             return self._moved("switch", former.words, target, done, took)
         if not pools.serves(self.cluster, former):
             wrong = f"{wrong}; no server of the pool {former.traffic} is ready to take it back"
-            if _answers(done):
+            if self._answers(done, self.here, to):
                 return self._kept("switch", former.words, target, done, wrong, took)
         self._reporter.warn(f"{wrong}: the traffic goes back to the pool {former.traffic}")
         # What it goes back to may be as sick as before: it is not waited for.
@@ -249,7 +253,7 @@ class Mover:
         wrong = refuted(done)
         if wrong is None:
             return self._moved("rolling", former.words, to.words, done, took)
-        if not served and _answers(done):
+        if not served and self._answers(done, to, to.options.traffic):
             why = f"{wrong}; no server was ready before"
             return self._kept("rolling", former.words, to.words, done, why, took)
         self._reporter.warn(f"{wrong}: revision {former.revision.number} is brought back")
@@ -285,6 +289,12 @@ class Mover:
         return replace(moved, mechanism="rolling", source=here.words)
 
     # ---- both ----
+
+    def _answers(self, done: deploying.Outcome, of: Serving, pool: Traffic) -> bool:
+        """Whether anything of a pool answers; asked where the rollout came to no proof."""
+        if done.proof is not None:
+            return done.proof.answers
+        return pools.warm(self.cluster, self._connect(ANSWER_S), of, pool).answers
 
     def deploy(self, asked: Asked, *, wait: bool) -> deploying.Outcome:
         """One deployment of the move."""
@@ -366,10 +376,6 @@ def refuted(done: deploying.Outcome) -> str | None:
 def _without(done: deploying.Outcome) -> str | None:
     """The servers that a rollout is done without."""
     return done.ended.why or None if done.ended is not None and done.ended.end == "done" else None
-
-
-def _answers(done: deploying.Outcome) -> bool:
-    return done.proof is not None and done.proof.answers
 
 
 def doubt(done: deploying.Outcome) -> str | None:

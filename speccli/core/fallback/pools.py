@@ -16,7 +16,7 @@ from speccli.core.kube.errors import Denied, NotInstalled
 from speccli.core.kube.fields import replicas_of
 from speccli.core.kube.progress import Progress
 from speccli.core.kube.proven import Proof
-from speccli.core.kube.rollout import Ended, Roomless, look
+from speccli.core.kube.rollout import Ended, Stragglers, look
 from speccli.core.manifests.build import objects
 from speccli.core.manifests.names import pool_name
 from speccli.core.manifests.options import Traffic
@@ -25,8 +25,8 @@ from speccli.core.manifests.pools import units
 if TYPE_CHECKING:
     from speccli.core.kube.client import Cluster
 
-ROOMLESS_S = 20.0
-"""How long a further server may find no node before the traffic goes without it."""
+STRAGGLERS_S = 20.0
+"""How long a further server may find no node, or crash, before the traffic goes without it."""
 TAKES_S = 30.0
 """How long a Service may take to lead to other pods."""
 _POLL_S = 0.5
@@ -182,13 +182,13 @@ def await_servers(
 ) -> int:
     """Wait until so many servers of a pool are ready; how many are, at the latest then.
 
-    What finds no node is not waited for.
+    What will not come soon is not waited for.
     """
-    give_up, roomless = clock() + patience_s, Roomless(ROOMLESS_S)
+    give_up, stragglers = clock() + patience_s, Stragglers(STRAGGLERS_S)
     while True:
         seen = look(cluster, here.namespace, here.name, [here.unit(pool).name])
         ready, now = len(_ready(seen, pool)), clock()
-        if ready >= goal or now >= give_up or roomless.told(seen, now):
+        if ready >= goal or now >= give_up or stragglers.told(seen, now):
             return ready
         sleep(2.0)
 

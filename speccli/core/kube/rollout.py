@@ -101,28 +101,34 @@ class Patience:
         return None
 
 
-class Roomless:
-    """Says when all that is still missing is pods that no node takes: pure but for its memory."""
+class Stragglers:
+    """Says when all that is still missing will not come soon: pure but for its memory."""
 
     def __init__(self, after_s: float) -> None:
-        """`after_s`: for how long no node may take them; a node may be just freed."""
+        """`after_s`: for how long it must look so: a node may just be freed, a start repeated."""
         self._after_s = after_s
         self._since: float | None = None
 
     def told(self, progress: Progress, now: float) -> str | None:
-        """What finds no node while all others serve; None while there is more to wait for."""
+        """What does not come while others of its pool serve; None while there is hope."""
         fresh = [pod for pod in progress.pods if pod.fresh and pod.phase != "leaving"]
         missing = [pod for pod in fresh if pod.phase != "ready"]
-        short = {pod.pool for pod in missing}
-        fresh = [pod for pod in fresh if pod.pool in short]
-        stuck = all(pod.phase == "scheduling" and pod.trouble for pod in missing)
-        if not missing or not stuck or len(missing) == len(fresh):
+        of = [pod for pod in fresh if pod.pool in {each.pool for each in missing}]
+        if not missing or len(missing) == len(of) or not all(map(_hopeless, missing)):
             self._since = None
             return None
         self._since = now if self._since is None else self._since
         if now - self._since < self._after_s:
             return None
-        return f"{len(missing)} of {len(fresh)} servers found no node: {missing[0].detail}"
+        first = missing[0]
+        return f"{len(missing)} of {len(of)} servers do not come: {first.name}: {first.detail}"
+
+
+def _hopeless(pod: PodView) -> bool:
+    """No node takes it, it ended again and again, or its image or settings are wrong."""
+    if pod.phase == "scheduling":
+        return pod.trouble is not None
+    return pod.phase == "crashed" or pod.restarts >= _CRASHES or pod.trouble in _HOPELESS | _STUCK
 
 
 def most_telling(pods: Iterable[PodView]) -> PodView | None:
@@ -183,8 +189,9 @@ class Watched:
     name: str
     deployments: tuple[str, ...]
     timeout_s: float
-    roomless_s: float | None = None
-    """After how long pods that no node takes are done without; None: they are waited for."""
+    stragglers_s: float | None = None
+    """After how long pods that do not come are done without, where others of their pool serve;
+    None: all are waited for, and one that fails is a failure of it all."""
 
 
 def watch(
@@ -205,7 +212,7 @@ def watch(
     """
     began = clock()
     patience = Patience(began)
-    roomless = None if watched.roomless_s is None else Roomless(watched.roomless_s)
+    spare = None if watched.stragglers_s is None else Stragglers(watched.stragglers_s)
     deaf = False
     while True:
         late = clock() - began >= watched.timeout_s
@@ -227,10 +234,13 @@ def watch(
         show(progress)
         if progress.done and len(progress.workloads) == len(watched.deployments):
             return Ended("done", progress)
-        if failed := patience.failure(progress, clock()):
-            return Ended("failed", progress, *failed)
-        if roomless and (without := roomless.told(progress, clock())):
+        if spare and (without := spare.told(progress, clock())):
             return Ended("done", progress, without)
+        failed = patience.failure(progress, clock())
+        if failed and not (
+            spare and any(pod.fresh and pod.phase == "ready" for pod in progress.pods)
+        ):
+            return Ended("failed", progress, *failed)
         if late:
             worst = most_telling(progress.pods)
             why = f"{worst.name}: {worst.detail}" if worst else "the controller is not done"

@@ -226,7 +226,7 @@ class FakeCluster:
         for (kind, name), value in self.objects.items():
             if kind != "Deployment":
                 continue
-            labels = {**value["spec"]["template"]["metadata"]["labels"], "pod-template-hash": "h"}
+            labels = {**value["spec"]["template"]["metadata"]["labels"], "pod-template-hash": name}
             owner = [{"uid": value["metadata"]["uid"]}]
             notes = value["metadata"]["annotations"]
             yield {

@@ -146,39 +146,121 @@ def test_the_standby_gets_the_servers_that_the_load_needs_first(world: World) ->
     assert world.record.current.options["raised"] == {"standby": 2}
 
 
-def test_a_server_that_finds_no_gpu_after_all_is_not_waited_for(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.fake.running = 150.0
-    monkeypatch.setattr("speccli.core.fallback.pools.ROOMLESS_S", 0.0)
-    last = {
-        "conditions": [{"type": "PodScheduled", "status": "False", "message": "2 Insufficient"}]
-    }
-    made_up = FakeCluster._made
+UNREADY = {"type": "Ready", "status": "False"}
+NO_NODE = {
+    "conditions": [
+        UNREADY,
+        {"type": "PodScheduled", "status": "False", "message": "2 Insufficient nvidia.com/gpu"},
+    ]
+}
+CRASHES = {
+    "conditions": [UNREADY],
+    "containerStatuses": [
+        {
+            "name": "engine",
+            "restartCount": 3,
+            "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+            "lastState": {"terminated": {"exitCode": 1}},
+        }
+    ],
+}
+
+
+def lame(monkeypatch: pytest.MonkeyPatch, name: str, status: dict[str, Any]) -> None:
+    """The standby's pod of that name never serves."""
+    monkeypatch.setattr("speccli.core.fallback.pools.STRAGGLERS_S", 0.0)
+    all_pods, rolled_out = FakeCluster._made, FakeCluster._roll_out
 
     def made(self: FakeCluster) -> Iterator[Any]:
-        for each in made_up(self):
-            if each["kind"] == "Pod" and each["metadata"]["name"] == "chat-standby-2":
-                yield {**each, "spec": {}, "status": last}
+        for each in all_pods(self):
+            if each["kind"] == "Pod" and each["metadata"]["name"] == name:
+                spec = each["spec"] if "containerStatuses" in status else {}
+                yield {**each, "spec": spec, "status": status}
             else:
                 yield each
 
-    rolled_out = FakeCluster._roll_out
-
     def roll_out(self: FakeCluster, value: Any) -> None:
         rolled_out(self, value)
-        if value["metadata"]["name"] == "chat-standby" and value["spec"]["replicas"] == 3:
-            value["status"]["availableReplicas"] = 2
+        if name == f"{value['metadata']['name']}-{value['spec']['replicas'] - 1}":
+            value["status"]["availableReplicas"] -= 1
 
     monkeypatch.setattr(FakeCluster, "_made", made)
     monkeypatch.setattr(FakeCluster, "_roll_out", roll_out)
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        pytest.param(NO_NODE, "2 Insufficient nvidia.com/gpu", id="no-gpu-after-all"),
+        pytest.param(CRASHES, "exit 1; 3 restarts", id="crashes"),
+    ],
+)
+def test_a_further_server_that_does_not_come_keeps_no_traffic(
+    status: dict[str, Any], why: str, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.fake.running = 150.0
+    lame(monkeypatch, "chat-standby-2", status)
     told = world.go()
     assert told.end == "moved"
     assert leads_to(world.fake) == "chat-standby"
-    assert told.notes == (
-        "further servers of the pool standby: 1 of 3 servers found no node: 2 Insufficient",
-        "2 of 3 servers of the pool standby were ready in time",
-    )
+    first, second = told.notes
+    words = "further servers of the pool standby: 1 of 3 servers do not come: chat-standby-2: "
+    assert first.startswith(words)
+    assert why in first
+    assert second == "2 of 3 servers of the pool standby were ready in time"
+
+
+def test_a_half_of_a_standby_is_better_than_a_main_pool_that_is_dead(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.fake.objects["Deployment", "chat-standby"]["spec"]["replicas"] = 2
+    world.fake.ready = lambda each: each["metadata"]["name"] == "chat-standby"
+    lame(monkeypatch, "chat-standby-1", CRASHES)
+    told = world.go()
+    assert told.end == "moved"
+    assert leads_to(world.fake) == "chat-standby"
+    assert any("1 of 2 servers do not come: chat-standby-1" in note for note in told.notes)
+
+
+def test_a_standby_of_which_one_server_fails_requests_keeps_them_where_main_is_dead(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.fake.objects["Deployment", "chat-standby"]["spec"]["replicas"] = 3
+    world.fake.ready = lambda each: each["metadata"]["name"] == "chat-standby"
+    well = FakeCluster.proxy
+
+    def proxy(self: FakeCluster, namespace: str, pod: str, *rest: Any, **named: Any) -> Any:
+        if pod == "chat-standby-1" and "chat/completions" in str((rest, named)):
+            return 500, b"CUDA error"
+        return well(self, namespace, pod, *rest, **named)
+
+    monkeypatch.setattr(FakeCluster, "proxy", proxy)
+    told = world.go()
+    assert (told.end, told.exit_code) == ("unproven", ExitCode.UNKNOWN)
+    assert leads_to(world.fake) == "chat-standby"
+    assert "HTTP 500" in told.words
+
+
+def test_a_move_begun_again_waits_for_the_servers_that_it_asked_for(world: World) -> None:
+    world.fake.running = 150.0
+    world.fake.objects["Deployment", "chat-standby"]["spec"]["replicas"] = 3  # asked for, late
+    looks = itertools.count()
+    pods, late = world.fake._made, {"chat-standby-1", "chat-standby-2"}
+
+    def made() -> Iterator[Any]:
+        for each in pods():
+            starts = each["kind"] == "Pod" and each["metadata"]["name"] in late
+            if starts and next(looks) < 40:
+                yield {**each, "status": {"conditions": [UNREADY]}}
+            else:
+                yield each
+
+    world.fake._made = made  # type: ignore[method-assign]
+    told = world.go()
+    assert told.end == "moved"
+    lines = "\n".join(world.heard.lines)
+    assert lines.index("gets 3 servers") < lines.index("takes the traffic\n")
+    assert next(looks) >= 40, "it moved before they were there"
 
 
 def test_where_nobody_is_served_the_traffic_does_not_wait_for_further_servers(world: World) -> None:

@@ -11,8 +11,9 @@ import pytest
 from speccli.core.deploy import cluster as deploying
 from speccli.core.fallback.begun import through
 from speccli.core.fallback.carrying import Ended, came_to, carried
+from speccli.core.fallback.policy import after
 from speccli.core.fallback.standing import standing
-from speccli.core.fallback.terms import Move
+from speccli.core.fallback.terms import Move, State
 from tests.core.fallback.test_carry import World
 from tests.core.fallback.test_restoring import Scaled, Scene
 
@@ -44,12 +45,15 @@ def test_what_is_not_proven_is_not_done(
     assert carry(world).outcome == outcome
 
 
-def test_a_rung_that_has_too_few_servers_was_not_reached() -> None:
+def test_a_rung_that_has_too_few_servers_is_none_that_failed() -> None:
     scene = Scaled(13)
     scene.fake.running = 100.0
     ended = carry(scene, replace(DOWN, source="ngram", target="none"))
-    assert ended.outcome == "failed"
+    assert ended.outcome == "unproven"
     assert "the load needs 8 servers of it" in ended.words
+    server: Any = scene.fake
+    made = came_to(DOWN, ended, standing(server, None, "chat", 5.0), 5.0)
+    assert after(State(), made).failed == ()
 
 
 def test_a_move_that_is_late_to_the_end_is_unproven_where_its_rung_serves_else_failed() -> None:

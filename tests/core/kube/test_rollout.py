@@ -10,7 +10,7 @@ from speccli.core.errors import NotAuthorisedError
 from speccli.core.kube import rollout
 from speccli.core.kube.errors import Denied, Unreachable
 from speccli.core.kube.progress import Phase, PodView, Progress
-from speccli.core.kube.rollout import Ended, Roomless, Watched, watch
+from speccli.core.kube.rollout import Ended, Stragglers, Watched, watch
 
 Object = dict[str, Any]
 
@@ -113,15 +113,15 @@ NO_NODE = pod(3, "scheduling", "Unschedulable")
 
 
 def told(*looks: tuple[float, tuple[PodView, ...]]) -> str | None:
-    roomless = Roomless(20.0)
-    said = [roomless.told(Progress((), pods), now) for now, pods in looks]
+    stragglers = Stragglers(20.0)
+    said = [stragglers.told(Progress((), pods), now) for now, pods in looks]
     assert not any(said[:-1])
     return said[-1]
 
 
 def test_what_finds_no_node_while_the_others_serve_is_told_after_its_time() -> None:
     words = told((0, (READY, NO_NODE)), (19, (READY, NO_NODE)), (20, (READY, NO_NODE)))
-    assert words == f"1 of 2 servers found no node: {NO_NODE.detail}"
+    assert words == f"1 of 2 servers do not come: chat-3: {NO_NODE.detail}"
 
 
 @pytest.mark.parametrize(
@@ -140,9 +140,9 @@ def test_its_time_begins_anew_where_there_is_more_to_wait_for(between: tuple[Pod
     assert told((0, first), (15, between), (30, first), (50, first)) is not None
 
 
-@pytest.mark.parametrize(("roomless_s", "end"), [(20.0, "done"), (None, "late")])
+@pytest.mark.parametrize(("stragglers_s", "end"), [(20.0, "done"), (None, "late")])
 def test_a_rollout_is_done_without_them_where_that_was_asked_for(
-    roomless_s: float | None, end: str, monkeypatch: pytest.MonkeyPatch
+    stragglers_s: float | None, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = Progress((), (READY, NO_NODE))
     monkeypatch.setattr(rollout, "look", lambda *_: seen)
@@ -153,7 +153,7 @@ def test_a_rollout_is_done_without_them_where_that_was_asked_for(
 
     ended = watch(
         Cluster(),  # type: ignore[arg-type]
-        Watched("llm", "chat", ("chat-standby",), 60.0, roomless_s),
+        Watched("llm", "chat", ("chat-standby",), 60.0, stragglers_s),
         lambda _: None,
         pytest.fail,
         clock=lambda: now[0],
@@ -161,4 +161,4 @@ def test_a_rollout_is_done_without_them_where_that_was_asked_for(
     )
     assert ended.end == end
     assert "2 Insufficient nvidia.com/gpu" in ended.why
-    assert now[0] == (20.0 if roomless_s else 60.0)
+    assert now[0] == (20.0 if stragglers_s else 60.0)
