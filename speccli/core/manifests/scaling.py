@@ -84,8 +84,9 @@ def scaled_object(unit: Unit, options: RenderOptions) -> Object:
                 "replicas": max(1, unit.least),
                 "behavior": "currentReplicasIfHigher",
             },
+            # What KEDA takes for granted anyway is not said: it writes the object anew without it,
+            # and each apply would bring it back.
             "advanced": {
-                "restoreToOriginalReplicaCount": False,
                 "horizontalPodAutoscalerConfig": {"behavior": behavior(unit, options)},
             },
             "triggers": _triggers(unit, options),

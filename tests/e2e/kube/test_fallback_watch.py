@@ -122,6 +122,7 @@ def test_a_draft_gone_bad_is_left_by_itself_though_the_leader_is_killed_in_the_m
     leader = watching.holder()
     gone_bad(typed.cluster)
     until(lambda: watching.kept().get("under_way"), "a move")
+    until(lambda: "FallbackBegun" in watching.reasons(), "the Event of its beginning")
     first.kill()  # no release: the second waits for what the lease lasts
     at = time.monotonic()
     assert watching.holder() == leader

@@ -24,9 +24,17 @@ def _applied(cluster: Cluster, **options: Any) -> list[dict[str, Any]]:
     return made
 
 
-def test_a_second_apply_changes_nothing(cluster: Cluster) -> None:
+def test_a_second_apply_changes_nothing(cluster: Cluster, world: World) -> None:
+    world.need_keda()
     made = _applied(cluster)
     cluster.wait_ready(1)
+
+    def taken_up() -> bool:
+        """KEDA has written what it writes into the object by itself."""
+        told = cluster.api.get("ScaledObject", "pool").get("status", {}).get("conditions", [])
+        return any(each["type"] == "Ready" and each["status"] == "True" for each in told)
+
+    until(taken_up, "KEDA to take the ScaledObject up")
 
     def versions() -> dict[str, str]:
         found = {}
