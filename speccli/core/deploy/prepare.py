@@ -193,7 +193,7 @@ def _api_servers(
         kept = _let_in(cluster, namespace, name, _of_recipes(former))
         if kept:
             reporter.say(
-                "where the API servers are may not be asked: "
+                "no right to see where the API servers are: "
                 f"the NetworkPolicy goes on letting in {', '.join(kept)}"
             )
         return kept
