@@ -142,10 +142,16 @@ def test_pods_come_and_go_while_they_are_recorded(
     file = tmp_path / "r.jsonl"
 
     def served() -> set[str]:
-        """Pods with a page in the recording; its last line may not be whole yet."""
+        """Pods of which the last two lines are pages: the first may come before the pod is ready.
+
+        The file's last line may not be whole yet.
+        """
         lines = file.read_text().split("\n")[1:-1] if file.exists() else []
-        told = map(json.loads, lines)
-        return {e["target"] for e in told if e.get("status") == 200 and not e.get("stage")}
+        pages: dict[str, list[bool]] = {}
+        for each in map(json.loads, lines):
+            page = each.get("status") == 200 and not each.get("stage")
+            pages.setdefault(each["target"], []).append(page)
+        return {name for name, told in pages.items() if len(told) > 1 and all(told[-2:])}
 
     words = ("record", file, "--deployment", "chat", "--interval", "0.5s", "--deadline", "30s")
     env = {**os.environ, **{name: str(value) for name, value in typed.env.items()}}
