@@ -94,6 +94,9 @@ class SpecctlGroup(TyperGroup):
             )
 
         code = _coded(run)
+        # CPython ends `-m` by the signal itself once an interrupt has left code made from a string
+        # (a dataclass being defined), caught or not: running one clears that mark.
+        exec("")  # noqa: S102
         if not standalone_mode:
             return code
         sys.exit(code)

@@ -7,6 +7,8 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,7 +27,7 @@ from speccli.core.errors import (
 )
 from speccli.main import COMMANDS, EXIT_CODES
 from tests.support.golden import FOLDER
-from tests.support.processes import python, shell, started
+from tests.support.processes import ROOT, environment, python, shell, started
 from tests.support.recordings import specctl
 
 RECORDING = FOLDER / "fleet.jsonl"
@@ -267,6 +269,21 @@ def test_an_interrupt_anywhere_in_a_command_is_130(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(open_, "open_source", interrupt)
     assert specctl("status", "-e", "h:1").exit_code == 130
+
+
+def test_an_interrupt_while_a_class_is_made_is_130_and_no_signal(tmp_path: Path) -> None:
+    """A dataclass is made by code from a string, and commands import many when they run."""
+    (tmp_path / "starts.py").write_text(
+        "import sys\nfrom speccli.core import open as open_\nfrom speccli.main import main\n"
+        "open_.open_source = lambda *_, **__: exec('raise KeyboardInterrupt')\n"
+        "sys.argv = ['specctl', 'status', '-e', 'h:1']\nmain()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "starts"],
+        env=environment(PYTHONPATH=f"{tmp_path}:{ROOT}"),
+        check=False, capture_output=True, timeout=180,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (130, b"")
 
 
 # ---- streams ---------------------------------------------------------------------------------
