@@ -99,7 +99,7 @@ def test_vllm_bench_serve_puts_the_load_on(
     if subprocess.run(has, check=False, capture_output=True).returncode:
         absent(f"{vllm_python} has no pandas, which vllm bench serve reads prompts with")
     words = ["--arm", f"eagle3={simulated}", "--batch", "4", "--requests", "12", "--max-tokens"]
-    words += [str(TOKENS), "--dataset", str(prompts), "--runner", "vllm-bench"]
+    words += [str(TOKENS), "--dataset", str(prompts), "--runner", "vllm-bench", "--repeats", "1"]
     result = bench(tmp_path / "b.json", *words, "--tokenizer", str(tiny_pair_dir / "target"))
     (row,) = result.rows
     assert row.state == "ok"
