@@ -58,7 +58,8 @@ def record(
 
     The longer, the finer the drift it can tell: less than a day has not seen a day's swing. What
     no metric tells of the key (revisions, sampling) is given here. Ctrl-C ends it early with one
-    last look (again: without), and what was seen by then is kept if it is enough.
+    last look (again: without), and what was seen by then is kept if it is enough (exit 0), else
+    nothing (130).
     """
     import asyncio
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,18 @@ ESCAPE = "\x1b"
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     with simulated_fleet(1, ("-k", "3")) as urls:
+        yield urls[0]
+
+
+@pytest.fixture(scope="module")
+def busy() -> Iterator[str]:
+    with simulated_fleet(1, ("-k", "3", "--speed", "20")) as urls:
+        yield urls[0]
+
+
+@pytest.fixture(scope="module")
+def idle() -> Iterator[str]:
+    with simulated_fleet(1, ("-k", "3", "--rate", "0")) as urls:
         yield urls[0]
 
 
@@ -42,17 +55,33 @@ def test_no_screen_opens_where_text_cannot_be_placed(term: str, url: str, tmp_pa
 
 def test_status_has_no_codes_where_text_cannot_be_placed(url: str, tmp_path: Path) -> None:
     with on_a_terminal("status", "--endpoint", url, folder=tmp_path, term="dumb") as terminal:
-        terminal.ended()
+        assert terminal.ended() == 0
     assert "SIMULATED" in terminal.shown
     assert ESCAPE not in terminal.shown
 
 
-def test_a_baseline_says_that_it_was_cut_short(url: str, tmp_path: Path) -> None:
-    words = f"baseline record early --endpoint {url} --for 10m --state {tmp_path}"
-    with on_a_terminal(*words.split(), folder=tmp_path) as terminal:
-        terminal.until(lambda text: "drafts so far" in text)
+@pytest.mark.parametrize(
+    ("least", "code", "said"),
+    [
+        pytest.param(2000, 0, "baseline early kept in", id="enough-is-kept-on-purpose"),
+        pytest.param(0, 130, "error: nothing kept", id="too-little-is-interrupted"),
+    ],
+)
+def test_ctrl_c_ends_a_baseline_early_and_says_what_came_of_it(
+    least: int, code: int, said: str, busy: str, idle: str, tmp_path: Path
+) -> None:
+    endpoint = busy if least else idle
+    words = f"baseline record early --endpoint {endpoint} --for 10m --interval 0.2s"
+    with on_a_terminal(*words.split(), "--state", str(tmp_path), folder=tmp_path) as terminal:
+        terminal.until(lambda text: any(seen >= least for seen in _drafts(text)))
         terminal.type("\x03")
-        code = terminal.ended()
-    assert "stopped after" in terminal.shown, terminal.shown
-    assert "of 10m" in terminal.shown
-    assert code in (0, 130)
+        ended = terminal.ended()
+    assert ended == code, terminal.shown
+    assert said in terminal.shown
+    assert re.search(r"stopped after \d+ s of 10m", terminal.shown)
+    assert (tmp_path / "baselines" / "early.json").is_file() == (code == 0)
+
+
+def _drafts(shown: str) -> list[int]:
+    """Each count of drafts that was shown."""
+    return [int(count.replace(",", "")) for count in re.findall(r"([\d,]+) drafts so far", shown)]
