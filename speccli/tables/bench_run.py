@@ -6,6 +6,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from speccli.core.bench.lengths import other_lengths
+from speccli.core.bench.refused import refused
 from speccli.core.bench.results import Result, Row, Spread, Statistic
 from speccli.core.values import Number
 from speccli.core.views.text import clean
@@ -77,6 +79,10 @@ def _number(number: Number, digits: int) -> str:
 
 def _notes(result: Result) -> list[str]:
     notes = [f"{each.name}: {each.note}" for each in result.datasets if each.note]
+    off = other_lengths(result)
+    if off is not None:
+        notes.append(off)
+    notes += refused(result)
     client = result.provenance.client
     if client is not None and client.cpu_s_per_1k_tokens.value is not None:
         cost = 1000 * client.cpu_s_per_1k_tokens.value

@@ -15,7 +15,9 @@ from statistics import fmean
 from speccli.core.bench import pairing
 from speccli.core.bench.bootstrap import ALPHA, Contrast
 from speccli.core.bench.crossover import Crossover, crossover
+from speccli.core.bench.lengths import other_lengths
 from speccli.core.bench.pairing import Load, Pair, Tail99
+from speccli.core.bench.refused import refused
 from speccli.core.bench.results import Result, Row, Statistic
 from speccli.core.bench.verdict import TARGET, Verdict, Word, judge, worst
 from speccli.core.errors import UsageError
@@ -294,6 +296,10 @@ def _notes(result: Result, cells: Sequence[Cell]) -> Iterator[str]:
         yield f"STAND-IN: {result.stand_in}"
     if not result.complete:
         yield "the bench did not finish: what is missing is not in these numbers"
+    off = other_lengths(result)
+    if off is not None:
+        yield off
+    yield from refused(result)
     lossy = [row for row in result.rows if row.usable and row.errors]
     if lossy:
         share = max(row.errors / (row.errors + row.requests) for row in lossy)

@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterable
 
 from speccli.core.bench.compare import Comparison
+from speccli.core.bench.lengths import lengths
 from speccli.core.bench.results import Arm
 from speccli.core.report import words
 from speccli.core.report.build import KINDS, Report
@@ -183,18 +184,19 @@ def _limits(report: Report) -> Iterable[str]:
         f"Measured at {'batches' if load.batches else 'rates'} "
         f"{', '.join(f'{each:g}' for each in loads)} only; nothing is known beyond."
     )
-    lengths = [
+    prompts = [
         f"{each.name} (mean prompt {each.prompt_tokens_mean.value:.0f} tokens)"
         if each.prompt_tokens_mean.value is not None
         else each.name
         for each in result.datasets
     ]
-    yield f"Prompts: {', '.join(lengths)}. Longer prompts, other languages, tools: not measured."
+    yield f"Prompts: {', '.join(prompts)}. Longer prompts, other languages, tools: not measured."
     temperature = result.provenance.temperature
     told = "not told" if temperature is None else f"{temperature:g}"
     yield f"Temperature {told}; no other was measured."
-    if load.output_tokens:
-        yield f"Every answer was made {load.output_tokens} tokens long (ignore_eos)."
+    answers = lengths(result)
+    if answers is not None:
+        yield f"{answers[0].upper()}{answers[1:]}."
     if report.lossless is None or report.lossless.why_none is not None:
         why = report.lossless.why_none if report.lossless is not None else "no baseline"
         yield f"Whether answers stay the same was not compared: {why}."

@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from speccli.core.bench.economics import Level
+from speccli.core.bench.lengths import lengths
+from speccli.core.bench.refused import refused
 from speccli.core.bench.results import Arm, Load
 from speccli.core.report import charts
 from speccli.core.report.build import Accepted, Report
@@ -35,6 +37,7 @@ def acceptance(report: Report) -> Section | None:
         tuple(_accepted(each, ks.get(each.arm), longest) for each in _by_dataset(report)),
         keys=2,
         notes=(
+            *refused(report.result),
             "rate = accepted / draft tokens; length = 1 + accepted / drafts; a position is "
             "accepted / drafts, unconditional. They tell of steps that had a draft; tokens/step, "
             "from the counters, is of all of them, so it is what n-gram is compared by",
@@ -292,7 +295,7 @@ def _came(report: Report) -> list[tuple[str, str]]:
     """Who measured, where, under what load."""
     result, came = report.result, report.result.provenance
     load = result.load
-    gpu = came.gpu or {}
+    gpu, answers = came.gpu or {}, lengths(result)
     return [
         ("bench", f"{result.name}, {result.created} to {result.finished or 'not finished'}"),
         ("files", ", ".join(report.files)),
@@ -336,6 +339,7 @@ def _came(report: Report) -> list[tuple[str, str]]:
                 ]
             ),
         ),
+        *([("answers", answers)] if answers is not None else []),
         ("report", f"made {report.made:%Y-%m-%d %H:%M} UTC"),
     ]
 

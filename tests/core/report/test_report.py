@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import re
 import shlex
@@ -9,8 +10,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from rich.console import Console, RenderableType
 
-from speccli.core.bench.results import Acceptance, Result, ServerFacts
+from speccli.core.bench.results import Acceptance, Result, Row, ServerFacts
 from speccli.core.errors import UsageError
 from speccli.core.report.build import Report
 from speccli.core.report.card import card
@@ -20,6 +22,7 @@ from speccli.core.report.page import page
 from speccli.core.report.sections import Table, sections
 from speccli.core.report.write import texts, write
 from speccli.core.values import Number
+from speccli.tables.bench_run import run_table
 from tests.support.benches import PLAIN, Planted, bench, sweep, without_samples
 from tests.support.golden import assert_golden
 from tests.support.reports import report, whole
@@ -254,6 +257,70 @@ def test_the_card_does_not_tell_what_nobody_measured() -> None:
     text = card(report(bare))
     assert "how eagle3 (with speculation) was started is not in the bench" in text
     assert "vllm serve" not in text
+
+
+def test_answers_of_another_length_than_was_asked_are_told_in_every_form() -> None:
+    result = whole(batches=(8,), datasets=("sharegpt",), prompts=20)
+    made = result.rows[0].samples.output_tokens[0]
+    asked = replace(result, load=replace(result.load, output_tokens=made))
+    assert f"Every answer was made {made} tokens long (ignore\\_eos)." in card(report(asked))
+    assert "tokens long and are not" not in "".join(texts(report(asked)).values())
+    row = next(each for each in asked.rows if each.arm == "eagle3")
+    cut = replace(row, samples=replace(row.samples, output_tokens=(17, 19, *[made] * 18)))
+    told = f"to be {made} tokens long and are not: 2 of 60 of eagle3 (17 to 19)"
+    for name, text in texts(report(asked.with_row(cut))).items():
+        assert told in text, name
+        assert "very answer was made" not in text, name
+    assert told in _printed(run_table(asked.with_row(cut)))
+    alone = replace(asked, arms=(asked.arm("eagle3"),), rows=(cut,))
+    assert "are not: 2 of 20 of eagle3" in markdown(report(alone)), "without a comparison"
+
+
+@pytest.mark.parametrize(
+    ("temperature", "positions", "said"),
+    [
+        pytest.param(0.7, (0.04, 0.004, 0.004), "server is at fault, not the draft", id="sampled"),
+        pytest.param(0.0, (0.04, 0.004, 0.004), "belongs to another target", id="greedy"),
+        pytest.param(0.7, (0.3, 0.02, 0.0), None, id="a-bad-draft-is-no-broken-one"),
+    ],
+)
+def test_drafts_that_are_next_to_never_accepted_are_told_in_every_form(
+    temperature: float, positions: tuple[float, ...], said: str | None
+) -> None:
+    arms = [PLAIN, Planted("eagle3", {}, positions=positions)]
+    result = bench(arms, batches=(8,), prompts=20)
+    came = replace(result.provenance, temperature=temperature)
+    result = replace(result, provenance=came)
+    for name, text in texts(report(result)).items():
+        assert ("draft tokens accepted, next to none" in text) == (said is not None), name
+        assert said is None or said in text, name
+    table = _printed(run_table(result))
+    assert (said or "") in table
+    assert ("next to none" in table) == (said is not None)
+    few = replace(result, rows=tuple(_with_drafts(row, 99) for row in result.rows[:2]))
+    assert "next to none" not in markdown(report(few)), "297 tokens may be chance"
+
+
+def _with_drafts(row: Row, drafts: int) -> Row:
+    told = replace(row.acceptance, drafts=drafts, draft_tokens=3 * drafts, accepted_tokens=0)
+    return replace(row, acceptance=told)
+
+
+def _printed(table: RenderableType) -> str:
+    """On one line."""
+    console = Console(file=io.StringIO(), width=400)
+    console.print(table)
+    assert isinstance(console.file, io.StringIO)
+    return " ".join(console.file.getvalue().split())
+
+
+def test_the_length_of_answers_that_are_not_told_one_by_one_is_their_mean() -> None:
+    result = without_samples(whole(batches=(8,), datasets=("sharegpt",), prompts=20))
+    asked = replace(result, load=replace(result.load, output_tokens=500))
+    mean = (asked.rows[0].output_tokens or 0) / asked.rows[0].requests
+    assert f"{asked.arms[0].name}'s in the mean ({mean:g})" in card(report(asked))
+    silent = replace(asked, rows=tuple(replace(r, output_tokens=None) for r in asked.rows))
+    assert "how long they were is not told" in card(report(silent))
 
 
 def test_a_sweep_shows_its_schedule_in_every_form() -> None:
