@@ -65,7 +65,7 @@ def main() -> None:
         with (
             tempfile.TemporaryDirectory() as scratch,
             _server(given.url) as url,
-            _tool(given.pandas) as tool,
+            _tool() as tool,
         ):
             bench = Bench(url, given.tokenizer, given.output_tokens, Path(scratch), tool)
             for concurrency in map(int, given.concurrency.split(",")):
@@ -87,9 +87,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--output-tokens", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1e9, help="no round begins after them")
-    parser.add_argument(
-        "--pandas", default="", help="a folder with pandas, if vLLM's Python has none"
-    )
     parser.add_argument("--out", type=Path, help="a file of rounds")
     given = parser.parse_args()
     if not given.tokenizer and not given.out:
@@ -166,15 +163,14 @@ def _server(url: str | None) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _tool(pandas: str) -> Iterator[subprocess.Popen[str]]:
-    path = os.pathsep.join(filter(None, (pandas, os.environ.get("PYTHONPATH"))))
+def _tool() -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
         [VLLM, ROOT / "benchmarks" / "vllm_bench_cpu.py"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"},
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
     ) as process:
         yield process
 
