@@ -193,12 +193,9 @@ __device__ __forceinline__ float running_sum(float x, int lane) {
   return x;
 }
 
-// Which lane's share the uniform falls into, and how far into it; `total` of all. Rounding may leave
-// none; then the last lane that has any, or -1.
-__device__ __forceinline__ int pick_lane(float mass, float u, int lane, float& into, float& total) {
-  float upto = running_sum(mass, lane);
-  total = __shfl_sync(~0u, upto, 31);
-  float target = u * total;
+// Whose share of the running sum `target` falls into, and how far into it. Rounding may leave none;
+// then the last lane that has any, or -1.
+__device__ __forceinline__ int pick_lane(float mass, float upto, float target, float& into) {
   unsigned hit = __ballot_sync(~0u, mass > 0.f && upto > target);
   unsigned any = __ballot_sync(~0u, mass > 0.f);
   into = target - (upto - mass);
@@ -242,7 +239,7 @@ struct Part {
 };
 
 __device__ __forceinline__ Part condense(float (&x)[LANE_ELEMENTS], int begin, int lane, bool greedy,
-                                         float u) {
+                                         float u, float* share) {
   float m = NEG_INF;
 #pragma unroll
   for (int j = 0; j < LANE_ELEMENTS; ++j) m = fmaxf(m, x[j]);
@@ -255,23 +252,42 @@ __device__ __forceinline__ Part condense(float (&x)[LANE_ELEMENTS], int begin, i
       if (x[j] == m) at = token_at(begin, lane, j);
     return Part{m, __reduce_min_sync(~0u, at)};
   }
-  float sum[4] = {0.f, 0.f, 0.f, 0.f};
+  // Rounded once: what the weights are relative to is what is added to their logarithm.
+  float base = m * LOG2E, sum[4] = {0.f, 0.f, 0.f, 0.f};
 #pragma unroll
   for (int j = 0; j < LANE_ELEMENTS; ++j) {
-    x[j] = power2((x[j] - m) * LOG2E);
+    x[j] = power2(fmaf(x[j], LOG2E, -base));
     sum[j % 4] += x[j];
   }
-  float into, total;
-  int winner = pick_lane((sum[0] + sum[1]) + (sum[2] + sum[3]), u, lane, into, total);
-  int token = token_at(begin, lane, pick(x, into));
-  token = __shfl_sync(~0u, token, max(winner, 0));
-  return Part{fmaf(m, LOG2E, logarithm2(total)), static_cast<unsigned>(token)};
+  float mine = (sum[0] + sum[1]) + (sum[2] + sum[3]), into;
+  float upto = running_sum(mine, lane), total = __shfl_sync(~0u, upto, 31);
+  int winner = max(pick_lane(mine, upto, u * total, into), 0);
+  into = __shfl_sync(~0u, into, winner);
+  // The winner's weights are shared out, LANE_ELEMENTS / 32 to a lane: so all lanes look for the token.
+  if (lane == winner) {
+#pragma unroll
+    for (int j = 0; j < LANE_ELEMENTS; ++j) share[j] = x[j];
+  }
+  __syncwarp();
+  const int each = (LANE_ELEMENTS + 31) / 32;
+  float w[each], part = 0.f;
+#pragma unroll
+  for (int i = 0; i < each; ++i) {
+    w[i] = lane * each + i < LANE_ELEMENTS ? share[lane * each + i] : 0.f;
+    part += w[i];
+  }
+  float ignored, within = running_sum(part, lane);
+  int holder = max(pick_lane(part, within, into, ignored), 0);
+  int token = token_at(begin, winner, lane * each + pick(w, ignored));
+  token = __shfl_sync(~0u, token, holder);
+  return Part{base + logarithm2(total), static_cast<unsigned>(token)};
 }
 
 struct Shared {
   unsigned ticket;
   int accepted[MAX_ROWS];
   unsigned top[MAX_ROWS];  // the likeliest token, for greedy requests
+  alignas(16) float share[WARPS][LANE_ELEMENTS];  // the weights of one lane of each warp
 };
 
 // One row, as the warp that finishes it holds it.
@@ -345,10 +361,11 @@ __device__ __forceinline__ unsigned sample(const Row& r, float u, bool whole, in
     if (target < r.gone) return r.draft;
     u = (target - r.gone) / r.rest;
   }
-  float mine = 0.f, into, total;
+  float mine = 0.f, into;
 #pragma unroll
   for (int i = 0; i < PER_LANE; ++i) mine += r.mass[i];
-  int winner = pick_lane(mine, u, lane, into, total);
+  float upto = running_sum(mine, lane);
+  int winner = pick_lane(mine, upto, u * __shfl_sync(~0u, upto, 31), into);
   int chosen = pick(r.mass, into);
   unsigned token = 0;
 #pragma unroll
@@ -437,7 +454,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) verify(const __gri
           holds_draft = true;
         }
     }
-    part = condense(x, begin, lane, greedy, u);
+    part = condense(x, begin, lane, greedy, u, sh.share[warp]);
 #if MUTANT == 5
     // Out of bounds by one element, to the right of the row.
     if (chunk == a.chunks - 1 && lane == 0) {
