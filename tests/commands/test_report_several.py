@@ -62,6 +62,20 @@ def test_a_batch_that_was_not_measured_is_a_dash(files: tuple[str, str]) -> None
     assert row.rstrip(" |").endswith("—")
 
 
+def test_a_dataset_has_a_row_of_its_own_the_one_of_most_batches_first() -> None:
+    """Batches of different datasets in one row would read as a curve that nobody measured."""
+    arms = [PLAIN, Planted("eagle3", {1: 2.0, 8: 1.5})]
+    few = bench(arms, batches=(1,), datasets=("humaneval",), prompts=30)
+    many = bench(arms, batches=(1, 8), datasets=("sharegpt",), prompts=30)
+    for name, each in (("few", few), ("many", many)):
+        write(Path(f"{name}.json"), replace(each, simulated=False))
+    run("--each", "8b=few.json", "--each", "8b=many.json", "--out", "here")
+    lines = Path("here/README.md").read_text().splitlines()
+    rows = [line.split("|")[1:] for line in lines if line.startswith("| ● 8b | eagle3")]
+    assert [row[2].strip() for row in rows] == ["sharegpt", "humaneval"]
+    assert [row[4].strip() != "—" for row in rows] == [True, False]
+
+
 def test_pages_link_to_each_report(files: tuple[str, str]) -> None:
     both(files)
     page = Path("here/index.html").read_text()

@@ -234,6 +234,7 @@ def lossless(report: Report) -> Section | None:
             ),
         ),
     ]
+    listed += tuple(f"{a.name}: {view.unlocated(a)}" for a in found.arms if a.unlocated)
     if listed:
         blocks.append((*listed, *([f"and {more} more, in report.json"] if more else [])))
     return Section("answers", "The same answers?", report.kind, tuple(blocks))

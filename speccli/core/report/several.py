@@ -87,16 +87,19 @@ def _models(several: Several) -> Section:
 
 
 def _batches(several: Several) -> Section:
-    """Speed-up of each arm by batch, a row an arm of a model."""
-    found: dict[tuple[str, str], dict[int, Cell]] = {}
+    """Speed-up by batch, a row an arm and dataset of a model: those of most batches first."""
+    found: dict[tuple[str, str, str], dict[int, Cell]] = {}
     for name, report in several.parts:
+        here: dict[tuple[str, str, str], dict[int, Cell]] = {}
         for cell in report.comparison.cells if report.comparison else ():
             if cell.load[0] is not None:
-                found.setdefault((f"{report.mark} {name}", cell.arm), {})[cell.load[0]] = cell
+                key = (f"{report.mark} {name}", cell.arm, cell.dataset)
+                here.setdefault(key, {})[cell.load[0]] = cell
+        arms = list(dict.fromkeys(arm for _, arm, _ in here))
+        found |= sorted(here.items(), key=lambda each: (arms.index(each[0][1]), -len(each[1])))
     batches = sorted({batch for cells in found.values() for batch in cells})
     rows = [
-        (name, arm, *(_cell(cells.get(batch)) for batch in batches))
-        for (name, arm), cells in found.items()
+        (*which, *(_cell(cells.get(batch)) for batch in batches)) for which, cells in found.items()
     ]
     crossovers = [
         f"{name}, {arm}, {dataset}: {_from(place.words)}"
@@ -104,9 +107,9 @@ def _batches(several: Several) -> Section:
         for arm, dataset, place in (report.comparison.crossovers if report.comparison else ())
     ]
     table = Table(
-        ("model", "arm", *(f"batch {batch}" for batch in batches)),
+        ("model", "arm", "dataset", *(f"batch {batch}" for batch in batches)),
         tuple(rows),
-        keys=2,
+        keys=3,
         notes=("× over 1 is faster than without; [ ] is the 95 % interval of one comparison",),
     )
     kind = several.kinds[0] if len({r.kind for _, r in several.parts}) == 1 else ""

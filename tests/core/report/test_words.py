@@ -25,6 +25,25 @@ def test_the_answer_names_the_arm_the_batches_and_where_it_is_slower() -> None:
     assert told.endswith("At batch 128 it is slower.")
 
 
+def test_the_largest_speed_up_is_of_any_dataset_that_passes() -> None:
+    """Where one dataset cannot tell, the load as a whole does not pass; the other still does."""
+    sets = ("sharegpt", "mtbench")
+    quick, slow = (
+        bench(
+            [PLAIN, Planted("eagle3", {1: first, 8: 1.5})],
+            batches=(1, 8), datasets=sets, prompts=40, noise=QUIET,
+        )
+        for first in (2.0, 1.1)
+    )  # fmt: skip
+    rows = [row for row in quick.rows if row.dataset == "sharegpt"]
+    rows += [row for row in slow.rows if row.dataset == "mtbench"]
+    made = report(replace(quick, rows=tuple(rows)))
+    assert "at batch 8." in words.answer(made)
+    (largest,) = (each for each in words.figures(made) if each.name == "largest speed-up")
+    assert 1.9 < float(largest.value.split()[0]) < 2.1
+    assert "batch 1, sharegpt" in largest.note
+
+
 def test_no_is_said_as_plainly() -> None:
     assert words.answer(report(two(b1=0.9, b8=0.8))) == (
         "No: no arm is 1.1 times as fast as no speculation."
