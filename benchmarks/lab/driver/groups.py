@@ -174,7 +174,7 @@ GROUPS = {
                 Arm("ngram", "ngram", 5, weights="fp8", kv_gib=7.7),
             ),
             (
-                Bench("arms", 210, requests="8,32,64,128,160", repeats=2),
+                Bench("arms", 235, requests="16,32,64,128,160", repeats=2),
                 Bench("sets", 50, "1", "12", _SETS, ("baseline", "eagle3"), repeats=1),
             ),
         ),
@@ -186,8 +186,8 @@ GROUPS = {
                 Arm("int4", weights="int4", kv_gib=8.0, label="baseline"),
             ),
             (
-                Bench("fp8", 80, "1,8,32,64", "6,24,64,128", arms=("baseline",)),
-                Bench("int4", 80, "1,8,32,64", "6,24,64,128", arms=("int4",)),
+                Bench("fp8", 80, "1,8,32,64", "8,24,64,128", arms=("baseline",)),
+                Bench("int4", 80, "1,8,32,64", "8,24,64,128", arms=("int4",)),
                 Bench("sets", 60, "1", "12", _SETS, ("baseline",), repeats=1),
             ),
             max_num_seqs=64,
@@ -201,8 +201,8 @@ GROUPS = {
                 _eagle("int4-eagle3", 5, weights="int4", kv_gib=6.5, label="eagle3"),
             ),
             (
-                Bench("fp8", 60, "1,8,32,64", "6,24,64,128", arms=("eagle3",)),
-                Bench("int4", 60, "1,8,32,64", "6,24,64,128", arms=("int4-eagle3",)),
+                Bench("fp8", 60, "1,8,32,64", "8,24,64,128", arms=("eagle3",)),
+                Bench("int4", 60, "1,8,32,64", "8,24,64,128", arms=("int4-eagle3",)),
                 Bench("sets", 40, "1", "12", _SETS, ("eagle3",), repeats=1),
             ),
             max_num_seqs=64,

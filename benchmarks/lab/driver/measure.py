@@ -94,6 +94,7 @@ def line(
     made += ["--batch", bench.batches, "--requests", bench.requests]
     made += ["--max-tokens", str(bench.max_tokens), "--repeats", str(bench.repeats)]
     made += [str(SCHEMA) if word == "SCHEMA" else word for word in bench.more]
+    made += [] if places.rehearse else ["--nvml"]
     words = stand_in(group, bench)
     made += ["--stand-in", words] if words else []
     return [*made, "--resume"] if file.exists() else made

@@ -95,24 +95,33 @@ NOTHING_TO_ASK = 64
 """Where no answer parts, there is nothing to ask the baseline for."""
 
 
+DRIFT = (
+    ("known", SHAREGPT, ()),
+    ("other", "mtbench", ()),
+    ("sampled", SHAREGPT, ("--temperature", "0.7")),
+)
+"""What the head was trained on, another domain, and the first at another temperature."""
+
+
 def drift(places: Places, group: Group) -> int:
-    """Traffic that the head knows, then a domain it does not, in one recording of the server."""
+    """Traffic that the head knows, then traffic it knows less, in one recording of the server."""
     recording = places.work / "results" / f"{group.name}-drift.jsonl.gz"
     if recording.exists():
         return 0
     n = next(i for i, arm in enumerate(group.arms) if arm.method == "eagle3")
     url = f"http://127.0.0.1:{servers.PORT + n}"
-    seconds = 6 if places.rehearse else 60
+    seconds = 6 if places.rehearse else 45
     command = [places.python, "-m", "speccli", "record", str(recording), "-e", url]
-    command += ["--interval", "1s", "--for", f"{2 * seconds + 10}s", "--force"]
+    command += ["--interval", "1s", "--for", f"{len(DRIFT) * seconds + 10}s", "--force"]
     recorder = subprocess.Popen(command, env=places.own_env(), cwd=CHECKOUT)
     told = []
-    for name in (SHAREGPT, "abroad.jsonl"):
-        told.append({"dataset": name, "began": time.time()})
+    for phase, name, more in DRIFT:
+        told.append({"phase": phase, "dataset": name, "began": time.time()})
         arguments = ["bench", "run", "--arm", f"eagle3={url}", "--dataset", dataset(places, name)]
-        arguments += ["--batch", "2" if places.rehearse else "32", "--seconds", f"{seconds}s"]
-        arguments += ["--repeats", "1", "--max-tokens", "24" if places.rehearse else "128"]
-        file = places.work / "results" / f"{group.name}-drift-{Path(name).stem}.json"
+        arguments += ["--data", str(places.data), "--repeats", "1", "--seconds", f"{seconds}s"]
+        arguments += ["--batch", "2" if places.rehearse else "32", *more]
+        arguments += ["--max-tokens", "24" if places.rehearse else "128"]
+        file = places.work / "results" / f"{group.name}-drift-{phase}.json"
         specctl(places, [*arguments, "--out", str(file)], limit_s=seconds + 60)
     recorder.wait(timeout=60)
     places_.write(places, f"{group.name}-drift.json", {"phases": told, "seconds": seconds})
@@ -225,7 +234,7 @@ def collect(places: Places) -> int:
 
 
 REPORTED = {
-    "8b": ("8b-arms", "8b-sets", "8b-lossless"),
+    "8b": ("8b-arms", "8b-sets"),
     "32b": ("32b-arms", "32b-sets"),
     "70b-fp8": ("70b-fp8", "70b-eagle3-fp8", "70b-sets", "70b-eagle3-sets"),
     "70b-int4": ("70b-int4", "70b-eagle3-int4"),
@@ -238,6 +247,7 @@ BESIDE = {
     "8b-schedule": ("8b-graphs-schedule",),
     "8b-temperature-0.7": ("8b-sampled",),
     "8b-schema": ("8b-structured",),
+    "8b-lossless": ("8b-lossless",),
     "mixture": ("mixture-routing",),
     "70b-bf16": ("70b-bf16-arms",),
 }
