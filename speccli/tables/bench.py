@@ -182,8 +182,8 @@ def _count(arm: Arm, kind: str) -> Text:
 
 
 def _partings(arm: Arm) -> Iterable[Text]:
-    if arm.texts is None and arm.beside.same < arm.beside.pairs:
-        yield Text(clean(f"{arm.name}: where they part is not known (bench run --keep-texts)"))
+    if arm.unlocated:
+        yield Text(clean(f"{arm.name}: {view.unlocated(arm)}"))
     for each in arm.partings[:_SHOWN]:
         style = "red" if each.parting.kind == "wrong" else ""
         words = f"{arm.name}, {each.prompt}: {each.parting.kind}, {each.parting.words}"

@@ -15,9 +15,12 @@ from typing import Any
 
 from speccli.core.bench.compare import baseline_of
 from speccli.core.bench.results import Result, Row
+from speccli.core.bench.texts import Place, every_text, text_at
 from speccli.core.lossless import Kind, Parting, parting
 
 KINDS: tuple[Kind, ...] = ("wrong", "unknown", "numeric")
+_FIRST: Place = (None, None, -1)
+"""No place at all: the first text that was kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,8 @@ class Arm:
     texts: Share | None
     """Texts that were kept; None: none were."""
     partings: tuple[Located, ...]
+    unlocated: int
+    """Answers that differ from the baseline's, and of which the texts were not kept."""
 
     @property
     def kinds(self) -> Mapping[Kind, int]:
@@ -81,10 +86,7 @@ class Lossless:
         """Whether every answer that differs is explained."""
         if self.why_none is not None:
             return False
-        unexplained = any(
-            arm.beside.same < arm.beside.pairs and not arm.partings for arm in self.arms
-        )
-        return not unexplained and not any(arm.kinds.get("unknown") for arm in self.arms)
+        return not any(arm.unlocated or arm.kinds.get("unknown") for arm in self.arms)
 
 
 def lossless(result: Result, baseline: str | None = None) -> Lossless:
@@ -119,12 +121,12 @@ def _why_none(result: Result) -> str | None:
     return None
 
 
-def _answers(rows: Iterable[Row]) -> dict[tuple[str, str], list[tuple[Any, str]]]:
-    """By dataset and prompt: each answer, with the load and repeat that it is of."""
-    found: dict[tuple[str, str], list[tuple[Any, str]]] = defaultdict(list)
+def _answers(rows: Iterable[Row]) -> dict[str, list[tuple[Place, str]]]:
+    """By `dataset/id`: each answer, with the load and repeat that it is of."""
+    found: dict[str, list[tuple[Place, str]]] = defaultdict(list)
     for row in rows:
         for prompt, sha in zip(row.samples.prompt, row.samples.text_sha, strict=True):
-            found[row.dataset, prompt].append(((row.batch, row.rate, row.repeat), sha))
+            found[f"{row.dataset}/{prompt}"].append(((row.batch, row.rate, row.repeat), sha))
     return found
 
 
@@ -139,32 +141,50 @@ def _itself(rows: Iterable[Row]) -> Share:
 def _arm(name: str, base: str, rows: list[Row], texts: Mapping[str, Mapping[str, Any]]) -> Arm:
     ours = [row for row in rows if row.arm == name]
     theirs = _answers(row for row in rows if row.arm == base)
-    same = pairs = 0
-    for key, answers in _answers(ours).items():
-        at = dict(theirs.get(key, ()))
+    mine, known = texts.get(name, {}), texts.get(base, {})
+    same = pairs = unlocated = 0
+    places: dict[str, list[Place]] = {}
+    for prompt, answers in _answers(ours).items():
+        at = dict(theirs.get(prompt, ()))
+        places[prompt] = [place for place, _ in answers if place in at]
         for place, sha in answers:
-            if place in at:
-                same, pairs = same + (sha == at[place]), pairs + 1
-    kept, partings = _partings(texts.get(name, {}), texts.get(base, {}))
-    return Arm(name, Share(same, pairs), _itself(ours), kept, partings)
+            if place not in at:
+                continue
+            same, pairs = same + (sha == at[place]), pairs + 1
+            kept = {text_at(mine.get(prompt), place), text_at(known.get(prompt), place)}
+            unlocated += sha != at[place] and (len(kept) < 2 or None in kept)
+    kept_, partings = _partings(mine, known, places)
+    return Arm(name, Share(same, pairs), _itself(ours), kept_, partings, unlocated)
 
 
 def _partings(
-    ours: Mapping[str, Any], theirs: Mapping[str, Any]
+    ours: Mapping[str, Any], theirs: Mapping[str, Any], places: Mapping[str, list[Place]]
 ) -> tuple[Share | None, tuple[Located, ...]]:
+    """Where texts part, each two texts once; `places`: where both arms answered a prompt."""
     both = [prompt for prompt in ours if prompt in theirs]
     if not both:
         return None, ()
     found = []
     for prompt in both:
-        known = theirs[prompt]
-        # Asked again for its log-probabilities, the baseline may have written something else.
-        asked = known.get("asked") or known
-        where = parting(
-            str(ours[prompt].get("text", "")), str(asked.get("text", "")), asked.get("logprobs")
-        )
-        plain = parting(str(ours[prompt].get("text", "")), str(known.get("text", "")))
-        if plain is not None:
-            found.append(Located(prompt, where or replace(plain, gap=0.0)))
+        mine, known = ours[prompt], theirs[prompt]
+        pairs = [
+            (text_at(mine, place), text_at(known, place))
+            for place in places.get(prompt) or [_FIRST]
+        ]
+        for text, plain in dict.fromkeys(pairs):
+            parted = parting(str(text), str(plain))
+            if parted is not None:
+                found.append(Located(prompt, _classed(str(text), parted, known)))
     found.sort(key=lambda each: (KINDS.index(each.parting.kind), each.parting.token))
-    return Share(len(both) - len(found), len(both)), tuple(found)
+    off = len({each.prompt for each in found})
+    return Share(len(both) - off, len(both)), tuple(found)
+
+
+def _classed(text: str, parted: Parting, known: Mapping[str, Any]) -> Parting:
+    """With the baseline's log-probabilities; what it writes itself, elsewhere, is rounding."""
+    asked = known.get("asked") or known
+    if text in every_text(known) | every_text(asked):
+        return replace(parted, gap=0.0)
+    if asked.get("logprobs") is None:
+        return parted
+    return parting(text, str(asked.get("text", "")), asked["logprobs"]) or parted

@@ -24,6 +24,7 @@ from speccli.core.bench.measure import Key, MeasureRow, Sampling, measure, now
 from speccli.core.bench.progress import Progress
 from speccli.core.bench.results import Arm, Load, Result
 from speccli.core.bench.started import Up, up
+from speccli.core.bench.texts import keep
 from speccli.core.errors import SpecctlError, UsageError
 from speccli.core.sources.access import Access
 
@@ -297,11 +298,13 @@ class _Bench:
 
     def _keep_texts(self, key: Key, answers: Sequence[Answer]) -> None:
         texts = self.result.texts
-        if texts is None or key.repeat:
+        if texts is None:
             return
-        arm = dict(texts.get(key.arm, {}))
-        for answer in answers:
-            arm.setdefault(f"{key.dataset}/{answer.prompt}", {"text": answer.text})
+        arm = keep(
+            texts.get(key.arm, {}),
+            ((f"{key.dataset}/{answer.prompt}", answer.text) for answer in answers),
+            (key.batch, key.rate, key.repeat),
+        )
         self.result = replace(self.result, texts={**texts, key.arm: arm})
 
     def _fail(self, keys: Sequence[Key], why: str) -> None:

@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from speccli.core.bench import lossless as lossless_
 from speccli.core.bench.compare import Cell, Comparison
 from speccli.core.bench.economics import Economics
 from speccli.core.bench.lossless import Lossless, Share
@@ -132,6 +133,7 @@ def lossless(found: Lossless) -> dict[str, Any]:
                 "beside_baseline": _share(arm.beside),
                 "itself": _share(arm.itself),
                 "texts": None if arm.texts is None else _share(arm.texts),
+                "unlocated": arm.unlocated,
                 "kinds": dict(arm.kinds),
                 "partings": [
                     {
@@ -192,6 +194,12 @@ def load_words(load: Load) -> str:
     """`8` for a batch, `4/s` for a rate."""
     batch, rate = load
     return f"{batch}" if batch is not None else f"{rate:g}/s"
+
+
+def unlocated(arm: lossless_.Arm) -> str:
+    """How many answers differ of which nobody can say where."""
+    words = "answers differ" if arm.unlocated > 1 else "answer differs"
+    return f"{arm.unlocated} {words}, where is not known (bench run --keep-texts)"
 
 
 def doubts(comparison: Comparison) -> list[str]:

@@ -116,3 +116,62 @@ def test_rows_that_are_not_usable_are_not_compared() -> None:
     assert arm.beside.pairs == 4
     assert arm.itself.pairs == 0
     assert arm.itself.differing is None
+
+
+def at_both_loads(result: Result, arm: str, shas: Mapping[int, tuple[str, ...]]) -> Result:
+    rows = tuple(
+        replace(row, samples=replace(row.samples, text_sha=shas[row.batch or 0]))
+        if row.arm == arm
+        else row
+        for row in result.rows
+    )
+    return replace(result, rows=rows)
+
+
+def of_two_loads(texts: Mapping[str, Mapping[str, Any]]) -> Result:
+    """One prompt, whose answers differ at batch 1 alone."""
+    made = bench([PLAIN, Planted("eagle3", {})], prompts=1, repeats=1, batches=(8, 1))
+    result = replace(made, simulated=False, texts=texts)
+    result = at_both_loads(result, "none", {8: ("as",), 1: ("other",)})
+    return at_both_loads(result, "eagle3", {8: ("as",), 1: ("third",)})
+
+
+def elsewhere(text: str) -> list[dict[str, Any]]:
+    return [{"batch": 1, "rate": None, "repeat": 0, "text": text}]
+
+
+@pytest.mark.parametrize(
+    ("ours", "kind"),
+    [
+        pytest.param("one three", "unknown", id="nobody-told-log-probabilities"),
+        pytest.param("one", "numeric", id="what-the-baseline-writes-at-another-load"),
+    ],
+)
+def test_answers_that_part_at_another_load_are_located_there(ours: str, kind: str) -> None:
+    name = "sharegpt/sharegpt-0"
+    found = lossless(
+        of_two_loads(
+            {
+                "none": {name: {"text": "one", "others": elsewhere("one two")}},
+                "eagle3": {
+                    name: {"text": "one", "others": elsewhere(ours) if ours != "one" else []}
+                },
+            }
+        )
+    )
+    (arm,) = found.arms
+    assert (arm.beside.same, arm.beside.pairs, arm.unlocated) == (1, 2, 0)
+    ((where, parting),) = [(each.prompt, each.parting) for each in arm.partings]
+    assert (where, parting.kind) == (name, kind)
+    assert parting.token == (5 if kind == "unknown" else 3)
+    assert found.told == (kind == "numeric")
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_answers_that_differ_where_no_text_was_kept_are_counted(kept: bool) -> None:
+    name = {"sharegpt/sharegpt-0": {"text": "one"}}
+    found = lossless(of_two_loads({"none": name, "eagle3": name} if kept else {}))
+    (arm,) = found.arms
+    assert arm.unlocated == 1
+    assert arm.partings == ()
+    assert not found.told
