@@ -16,6 +16,9 @@ from tests.e2e.tiny_pair import Plan
 
 pytestmark = pytest.mark.real_vllm
 
+SEVERITIES = ("info", "warning", "critical")
+"""By the exit code that each asks for."""
+
 
 def alert(*words: str | Path) -> tuple[int, dict[str, Any], str]:
     command = [sys.executable, "-m", "speccli", "alert", *map(str, words), "-o", "json"]
@@ -35,11 +38,11 @@ def test_greedy_answers_are_the_same_with_and_without_speculation(
     found = states(told)
     assert found["F-ALIVE"] == found["F-GREEDY"] == "pass", told["checks"]
     assert found["F-LOGPROBS"] == "pass", told["checks"]
-    # On this server a seed gives one answer without speculation and may give two with it.
+    # With a draft this vLLM samples by what memory held before (docs/bench.md): one answer or two.
     assert found["F-SEED"] in {"pass", "warning"}
     assert found["F-LOGIT-BIAS"] in {"pass", "warning"}
     assert "ENGINE_DOWN" not in found
-    assert code in {0, 1}, told["checks"]
+    assert code == ("warning" in found.values()), told["checks"]
 
 
 def test_a_canary_is_like_itself_and_unlike_a_worse_draft(
@@ -55,7 +58,7 @@ def test_a_canary_is_like_itself_and_unlike_a_worse_draft(
         assert (code, told["findings"]) == (0, []), told["message"]
     code, told, _ = alert("canary", "-e", tiny_peagle.url, "--baseline", "sound", "--force", *state)
     codes = {finding["code"] for finding in told["findings"]}
-    assert code in {1, 2}
+    assert code == max(SEVERITIES.index(each["severity"]) for each in told["findings"])
     assert codes & {"ACCEPTANCE_DRIFT", "PARALLEL_DRAFT_CLIFF"}
 
 

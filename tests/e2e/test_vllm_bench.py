@@ -13,6 +13,7 @@ import pytest
 
 from speccli.core.bench.compare import compare
 from speccli.core.bench.form import read
+from speccli.core.bench.refused import refused
 from speccli.core.bench.results import Result
 from tests.e2e.harness import Server, Tally
 from tests.support.processes import ROOT, environment, started
@@ -80,6 +81,20 @@ def test_acceptance_is_the_servers_own_count_and_arms_are_paired(
         assert blocks
         assert size
         assert 0 < (arm.server.kv_cache_tokens.value or 0) <= blocks * size
+
+
+def test_sampling_with_a_draft_is_broken_on_this_vllm_and_the_bench_says_so(
+    smollm2_eagle3: Server, tmp_path: Path
+) -> None:
+    load = ["--arm", f"eagle3={smollm2_eagle3.url}", "--batch", "8", "--requests", "12"]
+    load += ["--max-tokens", "48", "--repeats", "1", "--warmup", "0"]
+    greedy = bench(tmp_path / "greedy.json", *load)
+    sampled = bench(tmp_path / "sampled.json", *load, "--temperature", "0.7")
+    assert (greedy.rows[0].acceptance.rate.value or 0) > 0.25
+    assert (sampled.rows[0].acceptance.rate.value or 0) < 0.05  # no more: docs/bench.md is old
+    assert list(refused(greedy)) == []
+    (said,) = refused(sampled)
+    assert "at temperature 0.7: measure it with --temperature 0 too" in said
 
 
 @pytest.fixture
