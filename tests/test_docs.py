@@ -52,3 +52,10 @@ def test_every_schema_is_in_the_contract() -> None:
     text = (ROOT / "docs" / "contracts.md").read_text()
     assert schemas
     assert not {schema for schema in schemas if schema not in text}
+
+
+def test_the_headline_figures_are_the_reports() -> None:
+    rows = [line for line in (ROOT / "README.md").read_text().splitlines() if line[:3] == "| ◐"]
+    report = (ROOT / "docs" / "report" / "README.md").read_text().splitlines()
+    assert rows
+    assert not [row for row in rows if row not in report]

@@ -110,7 +110,11 @@ def _batches(several: Several) -> Section:
         ("model", "arm", "dataset", *(f"batch {batch}" for batch in batches)),
         tuple(rows),
         keys=3,
-        notes=("× over 1 is faster than without; [ ] is the 95 % interval of one comparison",),
+        notes=(
+            "× over 1 is faster than without; [ ] is the 95 % interval of one comparison taken "
+            "alone; ● PASS, ✖ FAIL and ○ INCONCLUSIVE are held to few false ones over all of a "
+            "model's comparisons, which asks for more",
+        ),
     )
     kind = several.kinds[0] if len({r.kind for _, r in several.parts}) == 1 else ""
     blocks = (table, tuple(crossovers)) if crossovers else (table,)
