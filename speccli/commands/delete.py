@@ -71,6 +71,11 @@ def _show(asked: Deletion) -> None:
     diagnostics.say(f"goes: {', '.join(map(str, asked.goes))}")
     if asked.stays:
         diagnostics.say(f"stays: {', '.join(map(str, asked.stays))}")
+    if asked.watch:
+        diagnostics.warn(
+            f"{asked.watch} leads a fallback watch of it: one that still runs makes its Lease "
+            "again; end it too (kubectl delete -f manifests/fallback/watch.yaml)"
+        )
 
 
 def _left(asked: Deletion, *, wait: bool) -> str:

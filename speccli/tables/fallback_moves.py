@@ -25,7 +25,8 @@ def moved_table(outcome: Outcome) -> RenderableType:
 
 def restored_table(told: Restored) -> RenderableType:
     """What the canary came to; the move, where there was one."""
-    head = Text(clean(told.words), f"bold {_STYLES.get(told.verdict, 'yellow')}")
+    end = told.verdict if told.moved is None else told.moved.end
+    head = Text(clean(told.words), f"bold {_STYLES.get(end, 'yellow')}")
     if told.moved is None:
         return head
     return Group(head, outcome_table(told.moved.last))

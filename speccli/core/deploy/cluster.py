@@ -16,7 +16,7 @@ from speccli.core.deploy.prepare import now, offline, prepare, read_record
 from speccli.core.errors import ExitCode, SpecctlError
 from speccli.core.kube import apply, record
 from speccli.core.kube.errors import Conflict, Denied
-from speccli.core.kube.proof import Ask, prove
+from speccli.core.kube.proof import ANSWER_S, Ask, prove
 from speccli.core.kube.proven import Proof, ServerProof, Wanted
 from speccli.core.kube.record import Record, Revision, State
 from speccli.core.kube.rollout import Ended, Watched, watch
@@ -77,14 +77,10 @@ def deploy(connect: Callable[[float | None], Cluster], asked: Asked, reporter: R
     cluster = connect(None)
     prepared = prepare(cluster, asked, reporter)
     try:
-        return carry_out(cluster, prepared, reporter, patient=lambda: connect(_ANSWER_S))
+        return carry_out(cluster, prepared, reporter, patient=lambda: connect(ANSWER_S))
     except KeyboardInterrupt as stopped:
         stopped.add_note("what was applied stays, and goes on; the same command completes it")
         raise
-
-
-_ANSWER_S = 120.0
-"""For one answer of a model: a cold one takes long."""
 
 
 def attempt(

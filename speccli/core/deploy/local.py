@@ -18,7 +18,7 @@ from speccli.core.deploy.prepare import now, who
 from speccli.core.deploy.wanted import Launch
 from speccli.core.engines.local import HOST, INSTALL_HINT, find_vllm_python, free_port
 from speccli.core.errors import ExitCode, SpecctlError, UsageError
-from speccli.core.kube.proof import prove
+from speccli.core.kube.proof import ANSWER_S, prove
 from speccli.core.kube.proven import Proof, Wanted
 from speccli.core.kube.record import (
     Record,
@@ -32,8 +32,6 @@ from speccli.core.manifests.options import RenderOptions, deployment_name
 from speccli.core.manifests.sizes import times
 from speccli.core.plan import Plan, plan
 from speccli.core.preflight.base import Verdict
-
-_ANSWER_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +251,7 @@ def _await(
         say("it is ready; asking whether it speculates")
         url, recipe = asked_at(change), asked.recipe
         wanted = Wanted(recipe.draft.method, recipe.alerts.acceptance_floor)
-        proof = Proof((prove(url, ask_at(url, _ANSWER_S), wanted),), 1, now())
+        proof = Proof((prove(url, ask_at(url, ANSWER_S), wanted),), 1, now())
         if not _goes_back(change, proof):
             change.switch(say)
             same = (

@@ -190,7 +190,7 @@ def _api_servers(
             labels="kubernetes.io/service-name=kubernetes",
         )
     except (Denied, NotInstalled):
-        kept = _let_in(cluster, namespace, name, _of_recipes(former))
+        kept = _let_in(cluster, namespace, name, _named(former))
         if kept:
             reporter.say(
                 "no right to see where the API servers are: "
@@ -206,21 +206,22 @@ def _api_servers(
     return tuple(sorted(f"{address}/{128 if ':' in address else 32}" for address in found))
 
 
-def _of_recipes(former: Record | None) -> set[str]:
-    """Ranges that stand in the NetworkPolicy because a recipe names them, and go with it.
+def _named(former: Record | None) -> set[str]:
+    """Ranges in the NetworkPolicy that a recipe or `--api-server` names, and that go with it.
 
     A run that was cut short may have left those of the revision before.
     """
     found: set[str] = set()
     for each in (former.current, *former.previous) if former else ():
         found |= set((each.recipe.get("network") or {}).get("api_server") or ())
+        found |= set(each.options.get("api_server") or ())
         if each.state != "applying":
             break
     return found
 
 
 def _let_in(cluster: Cluster, namespace: str, name: str, own: Collection[str]) -> tuple[str, ...]:
-    """Ranges of addresses that a deployment's NetworkPolicy lets in, but for its recipes' `own`.
+    """Ranges of addresses that a deployment's NetworkPolicy lets in, but for `own`.
 
     A range with exceptions is left out: without them it would let more in than it does.
     """

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from speccli.core.deploy.asked import Asked, options_again
 from speccli.core.deploy.prepare import read_record, verdicts_of
 from speccli.core.errors import UsageError
 from speccli.core.kube import apply, record
+from speccli.core.kube.errors import Denied, NotInstalled
 from speccli.core.kube.record import Record, recipe_of, to_restore
-from speccli.core.kube.refs import Ref
+from speccli.core.kube.refs import LEASES, Ref
 
 if TYPE_CHECKING:
     from speccli.core.kube.client import Cluster
@@ -26,6 +27,8 @@ class Deletion:
     goes: tuple[Ref, ...]
     stays: tuple[Ref, ...]
     """Claims: what they hold takes long to be made again."""
+    watch: str | None = None
+    """Who leads its `fallback watch`, as its Lease has it: it would make that again."""
 
 
 def deletion(cluster: Cluster, given: str | None, name: str, *, purge: bool) -> Deletion:
@@ -46,9 +49,21 @@ def deletion(cluster: Cluster, given: str | None, name: str, *, purge: bool) -> 
     own = Ref("v1", "ConfigMap", record.name_of(name), namespace).identity
     # The record goes last: while it is there, a deletion that was cut short can be found.
     goes = [ref for ref in found if ref.identity != own and (purge or ref.kind not in apply.KEPT)]
+    lease = _lease(cluster, namespace, name)
+    goes += [Ref.of(lease)] if lease else []
     goes += [ref for ref in found if ref.identity == own]
     stays = [] if purge else [ref for ref in found if ref.kind in apply.KEPT]
-    return Deletion(name, namespace, tuple(goes), tuple(stays))
+    watch = ((lease or {}).get("spec") or {}).get("holderIdentity")
+    return Deletion(name, namespace, tuple(goes), tuple(stays), watch)
+
+
+def _lease(cluster: Cluster, namespace: str, name: str) -> dict[str, Any] | None:
+    """That of its fallback watch; None where there is none, or it is not to be seen."""
+    try:
+        there = cluster.get(LEASES, "Lease", record.fallback_name(name), namespace)
+    except (Denied, NotInstalled):
+        return None
+    return there if there is not None and apply.is_ours(there, name, namespace) else None
 
 
 def _record_or_none(cluster: Cluster, namespace: str, name: str) -> Record | None:

@@ -65,11 +65,14 @@ def go(
     connect(None)  # who is not to be reached at all is not waited for
     terms = Terms(tuple(accept), wait, timeout_s, bench)
     began = clock()
+    chosen: list[Chosen] = []
 
     def once() -> Outcome:
         found, place = on_cluster(connect(None), namespace, name)
         mover = Mover(connect, serving(found, place), reporter, terms, began, clock, sleep)
-        return _carried(mover, choose_way(found, mover, rung))
+        way = _through(mover.here, chosen) or choose_way(found, mover, rung)
+        chosen.append(way)
+        return _carried(mover, way)
 
     return persistently(once, reporter, clock=clock, sleep=sleep)
 
@@ -113,6 +116,19 @@ def choose_way(found: Ladder, mover: Mover, rung: str | None) -> Chosen:
         recipe = pinned(recipe, here)
     to = replace(here, recipe=recipe)
     return Chosen("behind" if here.traffic == "standby" else "roll", to, here)
+
+
+def _through(here: Serving, chosen: Sequence[Chosen]) -> Chosen | None:
+    """The move that this call has made, where the answer to its last write never came.
+
+    To choose again would be another step.
+    """
+    for way in reversed(chosen):
+        traffic = "main" if way.kind == "behind" else way.to.traffic
+        if (here.recipe, here.traffic) == (way.to.recipe, traffic):
+            moved = here.traffic != way.former.traffic
+            return Chosen("complete" if moved else "roll", here, way.former)
+    return None
 
 
 def _carried(mover: Mover, way: Chosen) -> Outcome:

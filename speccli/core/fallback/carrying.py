@@ -117,7 +117,8 @@ def _carry(
 def _came_to(moved: carry.Outcome) -> Outcome | None:
     """What it is told as; None: it was not ready in time, and is gone on with."""
     if moved.end == "stayed":
-        return "unproven"  # nothing was tried: the rung is none that failed
+        # Nothing was tried: the rung is none that failed.
+        return None if moved.under_way else "unproven"
     if moved.end != "unproven":
         return "done" if moved.end == "moved" else "failed"
     ended = moved.last.ended

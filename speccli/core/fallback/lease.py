@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 from speccli.core.errors import SpecctlError
 from speccli.core.kube.errors import ClusterError, Conflict
 from speccli.core.kube.objects import create, replace
+from speccli.core.kube.refs import LEASES
 
 if TYPE_CHECKING:
     from speccli.core.kube.client import Cluster
 
-API = "coordination.k8s.io/v1"
 KIND = "Lease"
 _JITTER = 1.2
 
@@ -127,11 +127,11 @@ class Lease:
 
     def _slow(self) -> bool:
         cluster = self._connect()
-        there = cluster.get(API, KIND, self._name, self._place)
+        there = cluster.get(LEASES, KIND, self._name, self._place)
         if there is None:
             spec = self._mine(None)
             meta = {"name": self._name, "namespace": self._place}
-            body = {"apiVersion": API, "kind": KIND, "metadata": meta, "spec": spec}
+            body = {"apiVersion": LEASES, "kind": KIND, "metadata": meta, "spec": spec}
             self._observe(create(cluster, body))
             return True
         if self._seen is None or _spec(there) != _spec(self._seen):
@@ -178,7 +178,7 @@ class Lease:
         self._renewed_at = None
         with contextlib.suppress(SpecctlError):
             cluster = self._connect()
-            there = cluster.get(API, KIND, self._name, self._place)
+            there = cluster.get(LEASES, KIND, self._name, self._place)
             if there is None or _spec(there).get("holderIdentity") != self.who:
                 return
             now = self._now()

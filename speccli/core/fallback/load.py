@@ -13,6 +13,7 @@ from speccli.core.deploy.cluster import asker
 from speccli.core.errors import SpecctlError
 from speccli.core.fallback.measured import Bench
 from speccli.core.fallback.serving import Serving
+from speccli.core.kube.proof import scrape
 from speccli.core.kube.proven import Wanted, snapshot_of, sums_of
 from speccli.core.kube.rollout import look
 from speccli.core.manifests.names import pool_name
@@ -73,12 +74,9 @@ def _pages(cluster: Cluster, here: Serving, pods: Sequence[str]) -> list[Scrape]
     found = []
     for pod in pods:
         try:
-            status, body = asker(cluster, here.namespace, pod)("GET", "/metrics")
+            found.append(scrape(pod, asker(cluster, here.namespace, pod), time.time))
         except SpecctlError:
             return None
-        if status != 200:
-            return None
-        found.append(Scrape(time.time(), pod, status, body))
     return found
 
 

@@ -15,6 +15,7 @@ from speccli.core.deploy.asked import Asked, Reporter
 from speccli.core.errors import ExitCode, SpecctlError
 from speccli.core.fallback import pools
 from speccli.core.fallback.serving import Serving
+from speccli.core.kube.proof import ANSWER_S
 from speccli.core.manifests.options import Traffic
 from speccli.core.recipes.model import Recipe
 
@@ -26,9 +27,7 @@ Mechanism = Literal["switch", "rolling"]
 End = Literal["moved", "undone", "unproven", "stayed"]
 """undone: what came was refuted, and what was before is there again. unproven: it was made, and
 whether it drafts is not to be told, or it does not and nobody else would answer. stayed: what
-comes has too few servers, and no request has moved."""
-ANSWER_S = 120.0
-"""For one answer of a model: a cold one takes long."""
+comes has too few servers, or is not ready, and no request has moved."""
 _RAISE_S = 900.0
 """How long further servers of a pool are waited for, where its autoscaler makes them."""
 _HELD_S = 180.0
@@ -56,6 +55,8 @@ class Outcome:
     """The deployment that it came to."""
     notes: tuple[str, ...] = ()
     """What was not done, and why: a standby that was sick, servers that found no GPU."""
+    under_way: bool = False
+    """Of one that stayed: whether what comes is starting, and the same call goes on with it."""
 
     @property
     def exit_code(self) -> ExitCode:
@@ -128,7 +129,7 @@ class Mover:
         served, need = pools.serves(self.cluster, here), self._need(to)
         if to == "main" and served and (short := pools.short(need)):
             return self._stays(short, restores)
-        goal = need.goal if to == "standby" else min(need.goal, need.wanted)
+        goal = pools.goal(to, need)
         if served and (goal > need.there or seen.ready < min(goal, need.wanted)):
             ready = self._raise(to, need)
             if to == "main" and ready < need.wanted:
@@ -139,9 +140,7 @@ class Mover:
                 f"no server of the pool {here.traffic} is ready: the pool {to} takes the traffic "
                 f"with {seen.ready} of {goal} servers, and gets the others meanwhile"
             )
-        unit = here.unit(to, raised={})
-        held = goal > unit.least and (to == "standby" or unit.autoscaled)
-        raised = {to: goal} if held else {}
+        raised = pools.raised(here, to, need)
         asked = replace(here.asked(traffic=to, raised=raised), restores=restores)
         made = self._switched(here, asked, replace(here, options=asked.options).words)
         return self._let_go(made, asked)
@@ -283,7 +282,13 @@ class Mover:
             undone = self.deploy(replace(here.again(), awaited=("standby",)), wait=True)
             return self._undone("rolling", here.words, main.words, undone, wrong, took)
         if done.ended is None or done.ended.end != "done":
-            return self._moved("rolling", here.words, main.words, done, took)
+            why = doubt(done) or "begun, and not waited for"
+            words = (
+                f"{here.name}: the main pool with {main.words} is {why}; {here.words} serves on "
+                "until it is proven, by the same command"
+            )
+            told = self._outcome("rolling", here.words, main.words, "stayed", words, took, done)
+            return replace(told, under_way=True)
         self.here = replace(target, revision=done.record.current)
         moved = self.switch("main", self.warm("main"), restores=restores)
         return replace(moved, mechanism="rolling", source=here.words)

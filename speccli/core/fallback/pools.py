@@ -16,9 +16,10 @@ from speccli.core.kube.errors import Denied, NotInstalled
 from speccli.core.kube.fields import replicas_of
 from speccli.core.kube.progress import Progress
 from speccli.core.kube.proven import Proof
+from speccli.core.kube.refs import pods_of
 from speccli.core.kube.rollout import Ended, Stragglers, look
 from speccli.core.manifests.build import objects
-from speccli.core.manifests.names import pool_name
+from speccli.core.manifests.names import POOL, pool_name
 from speccli.core.manifests.options import Traffic
 from speccli.core.manifests.pools import units
 
@@ -134,6 +135,18 @@ def need(
     return Need(wanted, have + _placed(cluster, here, to, wanted), have, words)
 
 
+def goal(to: Traffic, need: Need) -> int:
+    """How many servers a pool takes the traffic with; a main pool gives up those too many."""
+    return need.goal if to == "standby" else min(need.goal, need.wanted)
+
+
+def raised(here: Serving, to: Traffic, need: Need) -> dict[str, int]:
+    """What a pool is held at while it takes the traffic; nothing where it has as many anyhow."""
+    unit, wanted = here.unit(to, raised={}), goal(to, need)
+    held = wanted > unit.least and (to == "standby" or unit.autoscaled)
+    return {to: wanted} if held else {}
+
+
 def short(need: Need) -> str | None:
     """Why a pool cannot take what is served elsewhere; None: it finds all the GPUs it needs."""
     if need.goal >= need.wanted:
@@ -223,10 +236,9 @@ def _astray(cluster: Cluster, here: Serving, pool: Traffic) -> str | None:
     labels = f"kubernetes.io/service-name={here.name}"
     slices = cluster.list("discovery.k8s.io/v1", "EndpointSlice", here.namespace, labels=labels)
     led = {name for each in slices for name in _targets(each)}
-    pods = cluster.list("v1", "Pod", here.namespace, labels=f"specctl.dev/deployment={here.name}")
+    pods = cluster.list("v1", "Pod", here.namespace, labels=pods_of(here.name))
     pools = {
-        pod["metadata"]["name"]: (pod["metadata"].get("labels") or {}).get("specctl.dev/pool")
-        for pod in pods
+        pod["metadata"]["name"]: (pod["metadata"].get("labels") or {}).get(POOL) for pod in pods
     }
     if not led:
         return f"Service {here.name} leads to no server"

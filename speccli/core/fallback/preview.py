@@ -95,21 +95,24 @@ def _down(mover: Mover, way: Chosen) -> Iterator[Part]:
         if short := mover.lacks("main"):
             mover.note(f"the traffic would stay with the pool standby: {short}")
         yield Part("the main pool is replaced while the standby serves", way.to.asked())
-        yield from _raised(pools.need(mover.cluster, here, "main"), way.to, "main")
-        yield Part("the main pool takes the traffic, and is proven", way.to.asked(traffic="main"))
+        yield from _switch(mover, way.to, "main", "the main pool takes the traffic, and is proven")
+    elif way.kind == "complete":
+        yield Part(f"the pool {here.traffic} takes the traffic, and is proven", here.asked())
     else:
-        need = pools.need(mover.cluster, here, "standby", mover.terms.bench)
-        yield from _raised(need, here, "standby")
-        raised = {"standby": need.goal} if need.goal > here.unit("standby").least else {}
-        asked = here.asked(traffic="standby", raised=raised)
-        yield Part("the standby takes the traffic, and is proven", asked)
+        yield from _switch(mover, here, "standby", "the standby takes the traffic, and is proven")
 
 
-def _raised(need: pools.Need, there: Serving, pool: Traffic) -> Iterator[Part]:
-    """The servers that a pool gets first."""
-    if need.goal > need.there:
-        asked = there.asked(raised={**there.options.raised, pool: need.goal})
-        yield Part(f"the pool {pool} gets {need.goal} servers: {need.words}", asked)
+def _switch(mover: Mover, there: Serving, to: Traffic, words: str) -> Iterator[Part]:
+    """The traffic to a pool of what is there by then, the servers that it lacks first."""
+    bench = mover.terms.bench
+    need = pools.need(mover.cluster, mover.here, to, bench)
+    if need.goal > need.there and pools.serves(mover.cluster, mover.here):
+        asked = there.asked(raised={**there.options.raised, to: need.goal})
+        yield Part(f"the pool {to} gets {pools.goal(to, need)} servers: {need.words}", asked)
+    raised = pools.raised(there, to, need)
+    yield Part(words, there.asked(traffic=to, raised=raised))
+    if to == "main" and raised:
+        yield Part("its autoscaler decides again", there.asked(traffic=to, raised={}))
 
 
 def back(
@@ -135,15 +138,11 @@ def back(
         mover.note(f"no canary would be made now: {kept.words}")
     switched = mover.here.traffic != to.traffic
     words = "the main pool takes the traffic" if switched else "its pods are replaced"
-    again = to if not switched else replace(to, options=replace(to.options, traffic="standby"))
+    words = f"were it well: {words}, and the canary goes"
+    behind = replace(to, options=replace(to.options, traffic="standby"))
     parts = (
         Part(f"a canary with {to.words} in the traffic of {mover.here.words}", canary.asked()),
-        *(
-            _raised(pools.need(mover.cluster, mover.here, "main"), again, "main")
-            if switched
-            else ()
-        ),
-        Part(f"were it well: {words}, and the canary goes", to.asked()),
+        *(_switch(mover, behind, "main", words) if switched else (Part(words, to.asked()),)),
     )
     mechanism: Mechanism = "switch" if switched else "rolling"
     return _preview(connect, mover, mechanism, to.words, parts, reporter)

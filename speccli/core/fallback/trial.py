@@ -24,6 +24,7 @@ from speccli.core.fallback.canary import (
 from speccli.core.findings import evaluate
 from speccli.core.findings.base import Thresholds
 from speccli.core.kube.progress import container_status, is_ready, pod_view
+from speccli.core.kube.proof import scrape
 from speccli.core.kube.proven import Wanted, snapshot_of
 from speccli.core.kube.refs import pods_of
 from speccli.core.manifests.names import POOL
@@ -92,13 +93,10 @@ def pages(cluster: Cluster, namespace: str, pods: Iterable[Object], now: float) 
     def one(pod: Object) -> Page | None:
         name = str(pod["metadata"]["name"])
         try:
-            status, body = asker(cluster, namespace, name)("GET", "/metrics")
+            told = scrape(name, asker(cluster, namespace, name), lambda: now)
         except SpecctlError:
             return None
-        if status != 200:
-            return None
-        restarts = int(container_status(pod).get("restartCount") or 0)
-        return Page(_pool(pod), restarts, Scrape(now, name, status, body))
+        return Page(_pool(pod), int(container_status(pod).get("restartCount") or 0), told)
 
     with ThreadPoolExecutor(_AT_ONCE) as side_by_side:
         told = list(side_by_side.map(one, asked))

@@ -225,13 +225,13 @@ def _remembered(
             continue
         if value is None:
             continue
-        if _is_ours(value, name, namespace):
+        if is_ours(value, name, namespace):
             yield ref
         else:
             say(f"{ref} stays: a former revision had one, but this one is not of {name}")
 
 
-def _is_ours(value: Object, name: str, namespace: str) -> bool:
+def is_ours(value: Object, name: str, namespace: str) -> bool:
     """Whether it still is: somebody may have made another object of that name since."""
     metadata = value["metadata"]
     labels = metadata.get("labels") or {}

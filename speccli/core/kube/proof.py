@@ -26,6 +26,8 @@ from speccli.core.kube.proven import (
 )
 from speccli.core.sources.base import Scrape
 
+ANSWER_S = 120.0
+"""For one answer of a model: a cold one takes long."""
 ROUNDS = 3
 """How often the prompts are sent at most, where answers are short."""
 MAX_TOKENS = 96
@@ -95,7 +97,7 @@ def prove(
             return replace(base, evidence=f"/v1/models answers HTTP {status}", action=SEE_LOG)
         model, simulated = _model(body)
         base = replace(base, simulated=simulated)
-        before = _scrape(server, ask, clock)
+        before = scrape(server, ask, clock)
         answers = _send(ask, model, wanted.method, sleep)
         if answers.keyed:
             return _by_others(base, ask, wanted, clock, sleep)
@@ -119,7 +121,12 @@ def _model(body: bytes) -> tuple[str, bool]:
         ) from error
 
 
-def _scrape(server: str, ask: Ask, clock: Callable[[], float]) -> Scrape:
+def scrape(server: str, ask: Ask, clock: Callable[[], float]) -> Scrape:
+    """A server's page.
+
+    Raises:
+        SpecctlError: it gives none.
+    """
     status, body = ask("GET", "/metrics")
     if status != 200:
         raise SpecctlError(f"/metrics answers HTTP {status}", hint=SEE_LOG)
@@ -199,7 +206,7 @@ def _settled(
     """The page after the answers, once what is looked for is on it, or after a while."""
     waited = 0.0
     while True:
-        after = _scrape(server, ask, clock)
+        after = scrape(server, ask, clock)
         drafts = sums_of(snapshot_of(wanted, (before, after)), "drafts")
         tokens = sums_of(snapshot_of(wanted, (before, after)), "generation_tokens")
         if waited >= _SETTLE_S or (tokens and (drafts or wanted.method == "none")):
@@ -216,12 +223,12 @@ def _by_others(
     sleep: Callable[[float], None],
 ) -> ServerProof:
     """The server wants an API key, which a proxy cannot pass on: count what others ask it."""
-    before = _scrape(base.server, ask, clock)
+    before = scrape(base.server, ask, clock)
     waited = 0.0
     while True:
         sleep(1.0)
         waited += 1.0
-        after = _scrape(base.server, ask, clock)
+        after = scrape(base.server, ask, clock)
         tokens = sums_of(snapshot_of(wanted, (before, after)), "generation_tokens") or 0.0
         if tokens >= LEAST_TOKENS:
             told = replace(base, own=False, tokens=int(tokens))

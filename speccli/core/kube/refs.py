@@ -8,6 +8,8 @@ from typing import Any
 
 from speccli.core.manifests.names import DEPLOYMENT, MANAGED_BY, MANAGER
 
+LEASES = "coordination.k8s.io/v1"
+
 
 def selector_of(name: str) -> str:
     """The label selector that finds every object of a deployment."""

@@ -566,6 +566,30 @@ def test_a_deletion_takes_the_standby_that_serves_along(fake: FakeCluster, heard
     assert not [key for key in fake.objects if key[0] in {"Deployment", "Service", "ConfigMap"}]
 
 
+def test_a_deletion_takes_the_lease_of_the_watch_along_and_says_who_holds_it(
+    fake: FakeCluster, heard: Heard
+) -> None:
+    deploy(fake, heard, asked())
+    lease: dict[str, Any] = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "chat-fallback", "namespace": "llm"},
+        "spec": {"holderIdentity": "watch-0"},
+    }
+    fake.objects["Lease", "chat-fallback"] = lease
+    others = deletion(fake, None, "chat", purge=False)  # type: ignore[arg-type]
+    assert "Lease chat-fallback" not in map(str, others.goes), "somebody else's of that name"
+    lease["metadata"]["managedFields"] = [{"manager": "specctl"}]
+    what = deletion(fake, None, "chat", purge=False)  # type: ignore[arg-type]
+    assert [str(ref) for ref in what.goes[-2:]] == [
+        "Lease chat-fallback",
+        "ConfigMap chat-specctl",
+    ]
+    assert what.watch == "watch-0"
+    delete(fake, what, wait_s=None, say=heard.say)  # type: ignore[arg-type]
+    assert ("Lease", "chat-fallback") not in fake.objects
+
+
 def _policy(fake: FakeCluster) -> list[str]:
     rules = fake.objects["NetworkPolicy", "chat"]["spec"]["ingress"]
     peers = (peer for rule in rules for peer in rule["from"])
@@ -595,7 +619,7 @@ def test_who_may_not_see_the_api_servers_leaves_their_way_in_open(
     assert any(line.endswith("goes on letting in 10.9.8.7/32") for line in heard.lines)
 
 
-def test_who_may_not_see_the_api_servers_keeps_no_range_of_a_former_recipe_and_widens_none(
+def test_who_may_not_see_the_api_servers_keeps_no_range_that_was_named_and_widens_none(
     fake: FakeCluster, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = fake.list
@@ -606,8 +630,9 @@ def test_who_may_not_see_the_api_servers_keeps_no_range_of_a_former_recipe_and_w
         return told(api_version, kind, namespace, **more)
 
     monkeypatch.setattr(fake, "list", listed)
-    deploy(fake, heard, asked("network.api_server=[10.1.0.0/16]"))
-    assert _policy(fake) == ["10.1.0.0/16"]
+    typed = {"api_server": ("10.2.0.0/16",)}
+    deploy(fake, heard, asked("network.api_server=[10.1.0.0/16]", options=typed))
+    assert _policy(fake) == ["10.1.0.0/16", "10.2.0.0/16"]
     rules = fake.objects["NetworkPolicy", "chat"]["spec"]["ingress"]
     rules[0]["from"] += [
         {"ipBlock": {"cidr": "10.9.8.7/32"}},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from speccli.core.deploy.asked import Asked
 from speccli.core.errors import ExitCode, SpecctlError, UsageError
 from speccli.core.fallback import carry, rungs
 from speccli.core.fallback.carry import Outcome
+from speccli.core.kube.errors import TimedOut
 from speccli.core.kube.record import Record, from_object
 from speccli.core.manifests import pools
 from speccli.core.manifests.options import RenderOptions
@@ -500,6 +501,34 @@ def test_of_two_operators_at_once_one_is_told_and_nothing_is_half_done(
     assert leads_to(world.fake) == (
         "chat-standby" if record.options.get("traffic") == "standby" else "chat"
     )
+
+
+@pytest.mark.parametrize("rung", [None, "none"])
+@pytest.mark.parametrize("write", range(1, 12))
+def test_a_write_whose_answer_never_came_is_no_second_step(
+    world: World, write: int, rung: str | None
+) -> None:
+    unanswered(world, lambda count, _: count == write)
+    made = world.go(rung)
+    assert (made.end, made.exit_code) == ("moved", ExitCode.OK)
+    assert world.record.current.state == "ready"
+    assert leads_to(world.fake) == ("chat" if rung else "chat-standby")
+    assert world.drafts_with("chat") == (rung or "eagle3")
+    assert made.target == ("no speculation" if rung else "ngram, K = 3")
+
+
+def unanswered(world: World, which: Callable[[int, Any], bool]) -> None:
+    """The server makes one write, and is not heard: the first for whose number and object it is."""
+    told, count, heard = world.fake.apply, itertools.count(1), [True]
+
+    def apply(obj: Any, dry_run: bool = False, **more: Any) -> Any:
+        done = told(obj, dry_run=dry_run, **more)
+        if not dry_run and which(next(count), obj) and heard[0]:
+            heard[0] = False
+            raise TimedOut("no answer from https://fake within 10 s")
+        return done
+
+    world.fake.apply = apply  # type: ignore[method-assign,assignment]
 
 
 def test_less_of_a_draft_leaves_the_standby_alone_which_is_then_gone_to(world: World) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from speccli.core.deploy import cluster as deploying
+from speccli.core.errors import ExitCode
 from speccli.core.fallback.begun import through
 from speccli.core.fallback.carrying import Ended, came_to, carried
 from speccli.core.fallback.policy import after
 from speccli.core.fallback.standing import standing
 from speccli.core.fallback.terms import Move, State
+from tests.core.deploy.test_cluster import leads_to
 from tests.core.fallback.test_carry import World
 from tests.core.fallback.test_restoring import Scaled, Scene
 
@@ -43,6 +45,32 @@ def test_what_is_not_proven_is_not_done(
 
     monkeypatch.setattr(deploying, "deploy", unproven)
     assert carry(world).outcome == outcome
+
+
+def test_a_main_pool_that_is_late_behind_the_standby_has_moved_nothing_and_is_gone_on_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, deploy = World(), deploying.deploy
+    assert world.go().end == "moved"
+
+    def late(*args: Any) -> Any:
+        made = deploy(*args)
+        assert made.ended is not None
+        return replace(made, ended=replace(made.ended, end="late", why="0 of 8 are ready"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(deploying, "deploy", late)
+        told = world.go("none")
+        ended = carry(world, replace(DOWN, source="ngram", target="none"))
+    assert (told.end, told.exit_code, told.under_way) == ("stayed", ExitCode.UNKNOWN, True)
+    assert told.words == (
+        "chat: the main pool with no speculation is not ready in time: 0 of 8 are ready; "
+        "ngram, K = 3 serves on until it is proven, by the same command"
+    )
+    assert leads_to(world.fake) == "chat-standby"
+    assert ended.outcome is None, "the watch goes on with it"
+    assert world.go("none").end == "moved"
+    assert leads_to(world.fake) == "chat"
 
 
 def test_a_rung_that_has_too_few_servers_is_none_that_failed() -> None:

@@ -16,7 +16,7 @@ from speccli.core.fallback.preview import Preview
 from speccli.core.views import fallback_moves as view
 from speccli.tables.fallback_moves import moved_table, preview_table, restored_table
 from tests.core.deploy.fake_cluster import FakeCluster
-from tests.core.fallback.test_carry import World, quick
+from tests.core.fallback.test_carry import WITH_STANDBY, World, quick
 from tests.core.fallback.test_restoring import Scaled, Scene
 
 __all__ = ["quick"]
@@ -78,6 +78,23 @@ def test_a_way_back_is_shown_with_the_servers_that_come_first_and_what_keeps_it_
     assert "no canary would be made now: eagle3, K = 3 was refused" in back(scene).notes[0]
     assert view.previewed(back(scene))["move"]["notes"] == list(back(scene).notes)
     assert back(scene, force=True).notes == ()
+
+
+def test_what_is_shown_holds_a_pool_at_as_many_servers_as_the_move_does() -> None:
+    cut_short = {**WITH_STANDBY, "raised": {"standby": 2}}  # a move that got it its servers
+    world = World(options=cut_short)
+    world.fake.running = 80.0
+    shown = down(world).parts[-1].asked.options
+    world.go()
+    assert dict(shown.raised) == world.record.current.options["raised"] == {"standby": 2}
+
+    scene = Scaled(24)
+    scene.fake.running = 40.0
+    *_, taken, let_go = back(scene).parts
+    assert (taken.asked.options.raised, let_go.asked.options.raised) == ({"main": 4}, {})
+    scene.back()
+    held = [r.options.get("raised") for r in scene.record.previous if r.options.get("raised")]
+    assert taken.asked.options.raised == held[0]
 
 
 def test_a_move_is_shown_that_only_what_is_accepted_lets_through() -> None:

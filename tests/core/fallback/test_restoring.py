@@ -21,12 +21,12 @@ from speccli.core.fallback.refusals import configuration, refusals
 from speccli.core.fallback.serving import serving
 from speccli.core.fallback.trial import engine_ended
 from speccli.core.fallback.ways import on_cluster
-from speccli.core.kube.record import recipe_of
+from speccli.core.kube.record import from_object, recipe_of
 from speccli.core.manifests.options import RenderOptions
 from speccli.core.recipes.load import load
 from tests.core.deploy.fake_cluster import FakeCluster, Killed
 from tests.core.deploy.test_cluster import PLAIN, RECIPE, leads_to
-from tests.core.fallback.test_carry import WITH_STANDBY, World, quick
+from tests.core.fallback.test_carry import WITH_STANDBY, World, quick, unanswered
 
 __all__ = ["quick"]
 
@@ -545,6 +545,20 @@ def test_where_the_standby_died_the_traffic_goes_to_the_main_pool_as_it_is() -> 
     )
     assert mover.switch("main", mover.warm("main")).end == "moved"
     assert leads_to(scene.fake) == "chat"
+
+
+def test_a_return_whose_last_write_was_not_answered_is_through(scene: Scene) -> None:
+    def last(_: int, obj: Any) -> bool:
+        told = from_object(obj).current if obj["metadata"]["name"] == "chat-specctl" else None
+        return bool(told and told.trial is None and told.state == "ready")
+
+    unanswered(scene, last)
+    told = scene.back()
+    assert (told.verdict, told.exit_code) == ("passed", ExitCode.OK)
+    assert leads_to(scene.fake) == "chat"
+    assert scene.record.current.state == "ready"
+    with pytest.raises(UsageError, match="no fallback led to"):
+        scene.back()
 
 
 def _stopped(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,6 +175,11 @@ def test_without_auto_it_proposes_and_one_command_says_yes(
     audit = [each["what"] for each in watching.kept("audit.json")["entries"]]
     assert audit[:3] == ["proposed", "accepted", "done"]
 
+    gone = typed("delete", "chat", "--yes", "--no-wait")
+    assert gone.exit_code == 0, gone.stderr
+    for kind in ("Lease", "ConfigMap"):
+        assert typed.cluster.api.find(kind, "chat-fallback") is None
+
 
 MAY = {
     "leases.coordination.k8s.io": ("get", "create", "update"),

@@ -2,8 +2,8 @@
 
 A rule says which containers it is for and what they do; of several, the last that fits counts. A
 container that no rule fits loads for half a second and serves until it is told to stop. An engine
-that serves goes on reading its rule: `acceptance` and `grammar_log` hold from the moment on at
-which they are written, all else from the next start on.
+that serves goes on reading its rule: `acceptance`, `grammar_log` and `blind` hold from the moment
+on at which they are written, all else from the next start on.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class Behaviour:
     """It is killed for memory when it should have begun to serve."""
     ignores_term: bool = False
     """It does not stop when told to."""
+    blind: bool = False
+    """It answers, and /metrics is 503."""
     silent_speculation: bool = False
     """It serves without speculation, whatever its arguments say."""
     acceptance: float | None = None

@@ -17,7 +17,7 @@ import ssl
 import tempfile
 import threading
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -78,6 +78,8 @@ class Between:
         """Of those, how many before this run."""
         self.victim: int | None = None
         self.killed = False
+        self.before: Callable[[str], None] = lambda _: None
+        """Is told of each call before it is passed on, which waits for it."""
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -137,7 +139,8 @@ class Between:
             if changes(call) and said not in self._said:
                 self._said.add(said)
                 self.news.append(call)
-            return True
+        self.before(call)
+        return True
 
     def __enter__(self) -> Between:
         between = self

@@ -180,6 +180,11 @@ class PodServer(SimServer):
             return web.Response(status=503)
         return await super()._health(http)
 
+    async def _metrics(self, http: web.Request) -> web.StreamResponse:
+        if self.does.blind:
+            return web.Response(status=503)
+        return await super()._metrics(http)
+
     async def _completions(self, http: web.Request) -> web.StreamResponse:
         await self._meet(http)
         return self._closed() or await super()._completions(http)
@@ -215,7 +220,12 @@ class PodServer(SimServer):
                 self.engine.advance()
                 self.engine.config = replace(config, acceptance=accepted)
                 self.engine.apply(Change("acceptance"))
-            self.does = replace(self.does, acceptance=does.acceptance, grammar_log=does.grammar_log)
+            self.does = replace(
+                self.does,
+                acceptance=does.acceptance,
+                grammar_log=does.grammar_log,
+                blind=does.blind,
+            )
 
     def _closed(self) -> web.Response | None:
         """A server that drains takes nothing new."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -58,7 +60,7 @@ class Plane:
         began = self._note("certificates", began)
         self.space = stack.enter_context(Space(self.folder))
         self._start_etcd(etcd)
-        server = self._start_server()
+        self._server = server = self._start_server()
         self.server_inside = f"https://{HOST}:{_PORT}"
         outside = f"https://127.0.0.1:{self.space.forward(_PORT)}"
         self.kubeconfig = self.write_kubeconfig("kubeconfig", outside)
@@ -67,6 +69,15 @@ class Plane:
         self._wait(server)
         began = self._note("etcd and kube-apiserver", began)
         self._start_controllers()
+
+    @contextlib.contextmanager
+    def away(self) -> Iterator[None]:
+        """The API server answers nobody inside the block, and goes on after it."""
+        self._server.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._server.send_signal(signal.SIGCONT)
 
     def _note(self, what: str, began: float) -> float:
         now = time.monotonic()
