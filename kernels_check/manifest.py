@@ -92,8 +92,14 @@ def _block_verification() -> list[Check]:
         ("guard.vllm-v2.block-padded", "guard:sampler", {"padded": True}),
     ):
         title = "vllm-v2, block verification with padding among the drafts"
-        made.append(Check(name, target, title, Level.HIDDEN, 120, options={**engine, **more}))
+        options, code = {**engine, **more}, _code_of(target)
+        made.append(Check(name, target, title, Level.HIDDEN, 120, code=code, options=options))
     return made
+
+
+def _code_of(target: str) -> str:
+    """What a sampler's check finds when it fails."""
+    return "KERNEL_OUT_OF_BOUNDS" if target.startswith("guard:") else "KERNEL_WRONG"
 
 
 FP8 = {"fp8": True, "blocks": (16, 32), "rows": (1, 2, 4, 8)}
@@ -237,8 +243,7 @@ def planted(name: str) -> Check | None:
     """A mutant as a check among the others, as if the image had that kernel."""
     for known, target, _, options in MUTANTS:
         if known == name:
-            code = "KERNEL_OUT_OF_BOUNDS" if target.startswith("guard:") else "KERNEL_WRONG"
-            title = "a kernel that is wrong on purpose"
+            title, code = "a kernel that is wrong on purpose", _code_of(target)
             return Check(
                 f"planted.{name}", target, title, deadline_s=240, code=code, options=options
             )

@@ -100,7 +100,7 @@ def test_a_job_where_no_gpu_is_says_so_in_one_line(cluster: Cluster) -> None:
 
 
 def test_a_job_that_no_node_takes_ends_at_its_deadline_and_says_why(cluster: Cluster) -> None:
-    words = ("--job", "--image", JOB_IMAGE, "--node", "cpu-a", "--deadline", "6s")
+    words = ("--job", "--image", JOB_IMAGE, "--node", "cpu-a", "--deadline", "15s")
     done = specctl(cluster, *words)
     assert (done.returncode, done.stdout) == (3, "")
     assert "not started in time" in done.stderr
@@ -201,7 +201,7 @@ def test_an_interrupted_job_is_taken_away(cluster: Cluster, tmp_path: Path) -> N
     watchdog = threading.Timer(300, running.kill)
     watchdog.start()
     try:
-        until(lambda: bool(left_over(cluster)), "it is applied")
+        until(lambda: len(left_over(cluster)) == 3, "the package, the job and its pod are there")
         running.send_signal(2)
         assert running.wait(180) == 130
     finally:
