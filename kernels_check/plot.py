@@ -1,6 +1,6 @@
 """The verify-cost curves as one SVG.
 
-A panel a model, a line a K, and where drafting stops paying.
+A panel a model, a line a K, and where drafting stops paying (hollow points).
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from kernels_check import payoff
 
 PANEL, HEIGHT, LEFT, TOP, PLOT_W, PLOT_H = 420, 480, 56, 64, 300, 270
 SHOWN = (1, 2, 3, 5, 7)
+CHANCE = 0.6
+"""Of a drafted token to be accepted: the one that the points are drawn for."""
 COLOURS = ("#1b6ca8", "#2a9d8f", "#b8860b", "#d1495b", "#6a4c93")
 
 
@@ -27,7 +29,8 @@ def curves(document: Mapping[str, Any]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {HEIGHT}" width="{width}" '
         f'height="{HEIGHT}" font-family="sans-serif" font-size="12" fill="#222">',
         f'<rect width="{width}" height="{HEIGHT}" fill="#fff"/>',
-        _text(12, 20, f"A verify step against a plain decode step, measured on {where}", 14),
+        _text(12, 20, f"A verify step in plain decode steps, measured on {where}", 14),
+        _text(width - 14, 20, f"hollow: loses where {CHANCE:.0%} are accepted", 12, end=True),
     ]
     for i, panel in enumerate(panels):
         parts += _panel(PANEL * i, panel["data"])
@@ -39,19 +42,28 @@ def _panel(x0: int, data: Mapping[str, Any]) -> list[str]:
     ratios = {
         k: [data["ms"][str(b)][str(k)] / data["ms"][str(b)]["0"] for b in batches] for k in SHOWN
     }
-    top = math.ceil(max(max(row) for row in ratios.values()) * 2) / 2
+    every = [ratio for row in ratios.values() for ratio in row]
+    top = max(math.ceil(max(every) * 2) / 2, 1.5)
+    bottom = min(1.0, math.floor(min(every) * 10) / 10)
 
     def at(batch: int, ratio: float) -> tuple[float, float]:
         x = x0 + LEFT + PLOT_W * math.log2(batch / batches[0]) / math.log2(batches[-1] / batches[0])
-        return x, TOP + PLOT_H * (1 - (ratio - 1) / max(top - 1, 0.5))
+        return x, TOP + PLOT_H * (1 - (ratio - bottom) / (top - bottom))
 
     parts = [_text(x0 + 14, TOP - 16, data["model"], 11)]
-    parts += _axes(x0, batches, top, at)
+    parts += _axes(x0, batches, (bottom, top), at)
+    loses = payoff.crossover(data, CHANCE)["loses_by_k"]
     ends = []
     for colour, k in zip(COLOURS, SHOWN, strict=True):
         points = [at(b, r) for b, r in zip(batches, ratios[k], strict=True)]
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        for batch, (x, y) in zip(batches, points, strict=True):
+            fill = "#fff" if batch in loses[str(k)] else colour
+            parts.append(
+                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{fill}" stroke="{colour}"'
+                ' stroke-width="1.5"/>'
+            )
         ends.append((*points[-1], k, colour))
     free = math.inf
     for x, y, k, colour in sorted(ends, key=lambda end: -end[1]):
@@ -60,10 +72,11 @@ def _panel(x0: int, data: Mapping[str, Any]) -> list[str]:
     return parts + _words(x0, data)
 
 
-def _axes(x0: int, batches: list[int], top: float, at: Any) -> list[str]:
+def _axes(x0: int, batches: list[int], ends: tuple[float, float], at: Any) -> list[str]:
+    bottom, top = ends
     parts = []
     for batch in batches:
-        x, y = at(batch, 1.0)
+        x, y = at(batch, bottom)
         parts.append(f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{y:.1f}" stroke="#eee"/>')
         parts.append(_text(x - 8, y + 16, str(batch), 11))
     step = 0.5 if top <= 4 else math.ceil(top / 8)
@@ -82,7 +95,7 @@ def _axes(x0: int, batches: list[int], top: float, at: Any) -> list[str]:
 def _words(x0: int, data: Mapping[str, Any]) -> list[str]:
     y = TOP + PLOT_H + 54
     said = [f"context {data['context']}; tokens/s against plain decoding, drafting included:"]
-    for chance in (0.5, 0.7):
+    for chance in (0.5, CHANCE):
         for k in ("3", "7"):
             where = payoff.words(data, chance, k)
             said.append(f"K {k}, {chance:.0%} accepted: {where}")
@@ -96,5 +109,9 @@ def _words(x0: int, data: Mapping[str, Any]) -> list[str]:
     return [_text(x0 + 14, y + 15 * i, line, 11) for i, line in enumerate(said)]
 
 
-def _text(x: float, y: float, said: str, size: int, colour: str = "#222") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}">{escape(said)}</text>'
+def _text(
+    x: float, y: float, said: str, size: int, colour: str = "#222", *, end: bool = False
+) -> str:
+    anchor = ' text-anchor="end"' if end else ""
+    where = f'x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}"{anchor}'
+    return f"<text {where}>{escape(said)}</text>"

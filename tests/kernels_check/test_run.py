@@ -158,6 +158,11 @@ def test_names_are_unique_and_targets_exist() -> None:
             assert callable(resolve(check))
 
 
+def test_what_a_guard_finds_is_told_as_out_of_bounds() -> None:
+    found = {check.code for check in manifest() if check.target.startswith("guard:")}
+    assert found == {"KERNEL_OUT_OF_BOUNDS"}
+
+
 def test_every_mutant_has_a_check_meant_for_it() -> None:
     for name, target, reason, _ in MUTANTS:
         assert callable(resolve(Check(name, target, ""))), name
@@ -232,7 +237,7 @@ def test_payoff_counts_the_drafting_and_says_where_a_k_loses() -> None:
 
 def test_curves_are_drawn_from_a_runs_json() -> None:
     ms = {
-        b: {str(k): row["0"] * (1 + 0.1 * k) for k in range(8)} for b, row in MEASURED["ms"].items()
+        b: {str(k): row["0"] * (1 + 0.3 * k) for k in range(8)} for b, row in MEASURED["ms"].items()
     }
     data = {**MEASURED, "ms": ms, "model": "a <model>", "context": 2048}
     document = {
@@ -241,6 +246,10 @@ def test_curves_are_drawn_from_a_runs_json() -> None:
     }
     drawn = plot.curves(json.loads(json.dumps(document)))
     assert drawn.count("<polyline") == 5
+    loses = payoff.crossover(data, plot.CHANCE)["loses_by_k"]
+    lost = sum(len(loses[str(k)]) for k in plot.SHOWN)
+    assert 0 < lost < 5 * len(ms)
+    assert drawn.count('r="3.5" fill="#fff"') == lost
     assert "a &lt;model&gt;" in drawn
     assert "K 7, 50% accepted" in drawn
 
