@@ -71,11 +71,11 @@ def _recipe(report: Report, arm: Arm | None) -> str:
         str(arm.engine[k]) for k in ("kind", "version", "runner") if arm.engine.get(k)
     )
     gpu = (report.result.provenance.gpu or {}).get("name")
+    drafted = [("draft", arm.draft), ("K (draft tokens a step)", arm.k)]
     rows = [
         ("model", arm.model),
         ("method", arm.method),
-        ("draft", arm.draft),
-        ("K (draft tokens a step)", arm.k),
+        *(drafted if arm.method != "none" else ()),
         ("engine", engine),
         ("GPU", f"{arm.gpu_count} × {gpu}" if gpu else f"{arm.gpu_count}, kind not told"),
         ("longest context, tokens", arm.max_model_len),
@@ -117,8 +117,8 @@ def _commands(report: Report, arm: Arm | None, base: Arm | None) -> str:
 
 
 def _url(arm: Arm | None, otherwise: str) -> str:
-    """Where an arm answered, if that is an address at all."""
-    told = (arm.endpoint if arm is not None else None) or ""
+    """Where an arm answers, if that is an address at all, and not of a server that was ended."""
+    told = (arm.endpoint if arm is not None and arm.start_s is None else None) or ""
     return told if re.fullmatch(r"https?://[\w.:\[\]-]+(/[\w./~%-]*)?", told) else otherwise
 
 

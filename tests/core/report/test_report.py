@@ -193,6 +193,26 @@ def test_the_card_judges_again_by_the_same_bench() -> None:
         assert words in again
 
 
+def test_the_card_names_no_server_that_the_bench_has_ended_and_no_draft_that_is_none() -> None:
+    at = "http://127.0.0.1:43539"
+    result = whole(batches=(8,), prompts=30)
+    arms = tuple(replace(arm, endpoint=at) for arm in result.arms)
+    assert card(report(replace(result, arms=arms))).count(at) == 3 + len(arms)
+    ended = tuple(replace(arm, start_s=31.0) for arm in arms)
+    text = card(report(replace(result, arms=ended)))
+    assert at not in text
+    assert "--arm ngram=URL" in text
+    assert "| draft | simulated-eagle3 |" in text
+    kept = {"none", "ngram"}
+    slow = replace(
+        result,
+        arms=tuple(arm for arm in ended if arm.name in kept),
+        rows=tuple(row for row in result.rows if row.arm in kept),
+    )
+    assert "| method | none |" in card(report(slow))
+    assert "| draft |" not in card(report(slow))
+
+
 def test_what_is_not_known_is_a_dash_with_its_reason() -> None:
     bare = without_samples(whole(batches=(8, 32), prompts=30))
     rows = tuple(
