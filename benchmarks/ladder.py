@@ -4,8 +4,8 @@
 and the table in docs/fallback.md; `--draw` only draws what is there. `--only bad,load` takes some
 faults anew and keeps the others. It needs root and what `make kubernetes` builds.
 
-`--real` plays two of them on real vLLM servers of this machine instead (`make vllm`; a quarter of
-an hour), and writes docs/evidence/ladder-real.json and its table.
+`--real` plays two of them on real vLLM servers of this machine instead (`make vllm`; 20 min), and
+writes docs/evidence/ladder-real.json, its chart and its table.
 """
 
 from __future__ import annotations
@@ -111,12 +111,12 @@ def _machine() -> str:
 
 def draw() -> None:
     """The chart and the table of what is in the file."""
-    from benchmarks.ladder_page import chart, written, written_real
+    from benchmarks.ladder_page import chart, real_chart, written, written_real
 
-    told = known()
-    DATA.with_suffix(".svg").write_text(chart(told["runs"]))
-    page = written(PAGE.read_text(), told["runs"])
-    PAGE.write_text(written_real(page, known(REAL)["runs"]))
+    told, real = known()["runs"], known(REAL)["runs"]
+    DATA.with_suffix(".svg").write_text(chart(told))
+    REAL.with_suffix(".svg").write_text(real_chart(real))
+    PAGE.write_text(written_real(written(PAGE.read_text(), told), real))
 
 
 def main() -> None:

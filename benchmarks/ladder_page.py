@@ -96,14 +96,25 @@ def written_real(page: str, runs: Sequence[Run]) -> str:
     Raises:
         ValueError: a mark is not there.
     """
-    load = [each for run in runs for each in run["load"]]
     label = (
         "**Real** vLLM servers, weights and commands, on a CPU: SmolLM2-135M and its EAGLE-3 head, "
-        f"two clients, two cores that did other work too (load {min(load):.0f} to {max(load):.0f})."
+        f"two clients, two cores that both arms share with other work ({_loads(runs)})."
     )
-    backs = "\n".join(_way_back(run) for run in runs if run["back"])
-    parts = [label, table(runs), *_unmoved(runs), *([backs] if backs else [])]
+    ways = [each(run) for run in runs for each in (_refused, _way_back)]
+    backs = "\n".join(way for way in ways if way)
+    picture = "![The same, on real servers](evidence/ladder-real.svg)"
+    parts = [label, table(runs), picture, *_unmoved(runs), *([backs] if backs else [])]
     return _between(page, REAL_BEGIN, REAL_END, parts)
+
+
+def _loads(runs: Sequence[Run]) -> str:
+    """Of the machine at the beginning and the end of each fault's runs."""
+    told: dict[str, list[float]] = {}
+    for run in runs:
+        told.setdefault(NAMES[run["fault"]], []).extend(run["load"])
+    return "; ".join(
+        f"{name}: load {min(each):.0f} to {max(each):.0f}" for name, each in told.items()
+    )
 
 
 def _unmoved(runs: Sequence[Run]) -> list[str]:
@@ -123,8 +134,24 @@ def _unmoved(runs: Sequence[Run]) -> list[str]:
     return [told]
 
 
+def _refused(run: Run) -> str:
+    back = run.get("refused")
+    if not back:
+        return ""
+    moving = back["moving"]
+    end = "the rung serves on" if back["serves_on"] else "nothing serves"
+    why = back["why"].partition(" (")[0]
+    return (
+        f"- {NAMES[run['fault']]}, head as it was: `fallback restore` refused it after "
+        f"{back['seconds']:.0f} s ({why}), in which {moving['requests']} requests ended and "
+        f"{moving['failed']} failed; {end}."
+    )
+
+
 def _way_back(run: Run) -> str:
     back = run["back"]
+    if not back:
+        return ""
     moving, after = back["moving"], back["after"]
     return (
         f"- {NAMES[run['fault']]}, head mended: `fallback restore` took {back['seconds']:.0f} s, "
@@ -140,7 +167,11 @@ def _between(page: str, begin: str, end: str, parts: Sequence[str]) -> str:
     return f"{before}{begin}\n\n" + "\n\n".join(parts) + f"\n\n{end}{after}"
 
 
-def chart(runs: Sequence[Run]) -> str:
+SIMULATED = "SIMULATED engines and GPUs, real control plane"
+WAITS = "; the ladder waits 10 s (5 min unless told)"
+
+
+def chart(runs: Sequence[Run], title: str = SIMULATED, more: str = WAITS) -> str:
     """Tokens a second through each fault, with the ladder and without."""
     kinds = [code for code in NAMES if any(run["fault"] == code for run in runs)]
     parts: list[str] = []
@@ -150,19 +181,24 @@ def chart(runs: Sequence[Run]) -> str:
     height = TOP + len(kinds) * (PANEL_H + GAP)
     caption = (
         "output tokens a second of all answers, 5 s a step; x: requests that failed; the fault is "
-        "at 0:00; the ladder waits 10 s (5 min unless told)"
+        f"at 0:00{more}"
     )
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
             f'width="{WIDTH}" height="{height}" font-family="sans-serif">',
             f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>',
-            text(12, 22, "SIMULATED engines and GPUs, real control plane", 15),
+            text(12, 22, title, 15),
             text(12, 42, caption, 12, "#555"),
             *parts,
             "</svg>\n",
         ]
     )
+
+
+def real_chart(runs: Sequence[Run]) -> str:
+    """The same of real servers."""
+    return chart(runs, "Real vLLM servers on a CPU: SmolLM2-135M with EAGLE-3, two clients", "")
 
 
 def _panel(y0: float, title: str, runs: Sequence[Run]) -> list[str]:

@@ -79,7 +79,7 @@ class Scene:
     ladder: bool
     lasting: Lasting
     keep: Callable[[Object], None]
-    """Is given the run once it is over, and again with the way back."""
+    """Is given the run once it is over, and again with each way back."""
     moves: list[Object] = field(default_factory=list)
     _at: float = 0.0
     _down: bool = False
@@ -144,6 +144,8 @@ class Scene:
                 told = self._told(client, begins, ends, load)
                 self.keep(told)
                 if self.ladder:
+                    told["refused"] = self._refused(client)
+                    self.keep(told)
                     self.keep({**told, "back": self._back(client, link)})
         finally:
             code, _, said = self.specctl("delete", NAME, "--yes")
@@ -199,6 +201,20 @@ class Scene:
             }
         )
 
+    def _refused(self, client: Client) -> Object:
+        """The way back while the head is what it was; outside of what is compared."""
+        began = time.time()
+        code, told, said = self._typed("fallback", "restore", NAME)
+        through = time.time()
+        assert code == 2, said
+        servers = (told["proof"] or {}).get("servers") or [{}]
+        return {
+            "seconds": round(through - began, 1),
+            "why": servers[0].get("evidence") or told["rollout"]["why"],
+            "serves_on": told["serving_revision"] is not None,
+            "moving": figures(_sent(client), (), (began, through)),
+        }
+
     def _back(self, client: Client, link: Path) -> Object:
         """The way back, with the head mended; outside of what is compared."""
         _led_to(link, self.head)
@@ -227,6 +243,7 @@ class Scene:
             "fault": self.fault.code,
             "ladder": self.ladder,
             **found,
+            "refused": None,
             "back": None,
             "load": [round(each, 1) for each in load],
         }

@@ -146,8 +146,10 @@ def test_the_page_in_docs_is_that_of_the_data() -> None:
 
 def test_the_runs_on_real_servers_in_docs_are_those_of_the_data() -> None:
     root = ROOT / "docs"
-    told = json.loads((root / "evidence" / "ladder-real.json").read_text())["runs"]
+    data = root / "evidence" / "ladder-real.json"
+    told = json.loads(data.read_text())["runs"]
     page = (root / "fallback.md").read_text()
+    assert data.with_suffix(".svg").read_text() == ladder_page.real_chart(told)
     assert ladder_page.written_real(page, told) == page
     arms = {(run["fault"], run["ladder"]) for run in told}
     assert arms
@@ -229,9 +231,20 @@ def test_the_way_back_is_told_where_there_was_one() -> None:
     page = f"# A\n{ladder_page.REAL_BEGIN}\n{ladder_page.REAL_END}\n"
     told = ladder_page.written_real(page, [without, {**with_it, "back": back}])
     assert told.count("head mended") == 1
-    assert "(load 2 to 9)" in told
+    assert "(draft gone bad: load 2 to 9)" in told
     assert "took 61 s, in which 80 requests ended and 1 failed; then 41 tok/s, and 0.59" in told
     assert ladder_page.written_real(told, [without, {**with_it, "back": back}]) == told
+    refused = {
+        "seconds": 97.9,
+        "why": "the engine ended by itself (ValueError: x)",
+        "serves_on": True,
+        "moving": {"requests": 205, "failed": 0},
+    }
+    both = ladder_page.written_real(page, [without, {**with_it, "refused": refused, "back": back}])
+    assert (
+        "head as it was: `fallback restore` refused it after 98 s (the engine ended by itself), in "
+        "which 205 requests ended and 0 failed; the rung serves on.\n- draft gone bad, head mended"
+    ) in both
 
 
 @pytest.mark.parametrize("spoil", [with_noise, misnamed])
