@@ -71,6 +71,7 @@ def _watch(step: Any, sampler: Any, minutes: float, out: Any) -> Passed:
             readings.append(reader.read())
             if not (torch.equal(first, sampler.out) and torch.equal(wanted, out)):
                 raise Wrong(f"step {len(times)} differs from the first one")
+    readings.append(reader.read())
     return _conclude(times, readings, torch.cuda.memory_allocated() - start_used, reader.xids(0.1))
 
 
@@ -85,6 +86,9 @@ def _conclude(
     throttle = 0
     for reading in readings:
         throttle |= reading.throttle or 0
+    # What does not come from torch's allocator (a kernel's own workspace) only the chip tells of.
+    used = [r.memory_used for r in (readings[0], readings[-1]) if r.memory_used is not None]
+    grown = max(grown, used[-1] - used[0]) if len(used) == 2 else grown
     data = {
         "steps": len(times),
         "ms": {**{name: round(t, 4) for name, t in at.items()}, "max": round(ordered[-1], 4)},
