@@ -164,7 +164,8 @@ def _guide(report: Report, best: str | None) -> Iterable[str]:
         yield f"Serve {comparison.baseline} until an arm passes."
     for arm, dataset, found in comparison.crossovers:
         if arm == best:
-            yield f"{arm} on {dataset} stops paying at batch {found.words} (interpolated)."
+            how = " (interpolated)" if found.between else ""
+            yield f"Batch from which {arm} is slower on {dataset}: {found.words}{how}."
     accepted = [
         f"{each.rate.value:.3f} ({each.dataset})"
         for each in report.acceptance

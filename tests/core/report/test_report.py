@@ -264,6 +264,9 @@ def test_the_card_is_a_skill_with_commands_limits_and_numbers(made: Report) -> N
         assert f"## {heading}" in body
     assert "vllm serve simulated-8b" in body
     assert "nothing is known beyond" in body
+    assert re.search(r"Batch from which eagle3 is slower on sharegpt: 8\d .*\(interpolated\)", body)
+    never = bench([PLAIN, Planted("eagle3", {8: 1.5, 32: 1.5})], batches=(8, 32), prompts=40)
+    assert "is slower on sharegpt: none up to 32.\n" in card(report(never))
     assert "not told by the bench" in body, "the longest context is not in the file"
 
 
