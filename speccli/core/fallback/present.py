@@ -61,8 +61,11 @@ def from_answer(answer: Answer, where: str) -> Present:
     """What a look at the engines says."""
     if not answer.readable:
         said = next((e.reason for e in answer.snapshot.engines if e.reason), "there is none")
-        return Present.nothing(f"no engine of {where} could be read: {said}")
+        return Present.nothing(f"no engine could be read: {said}")
     found = [Heard(each, "live") for each in answer.findings if each.severity != "info"]
+    if dark := _mostly_dark(answer):
+        nothing = Present.nothing(dark)
+        return replace(nothing, findings=tuple(found), simulated=answer.snapshot.simulated)
     fleet = answer.snapshot.fleet
     batch, running = fleet.batch_size, fleet.running
     if batch.value is None and running.value is not None and answer.snapshot.fresh:
@@ -72,6 +75,18 @@ def from_answer(answer: Answer, where: str) -> Present:
         over = f" over {duration(s)}" if (s := answer.snapshot.subject.pool.seconds) else ""
         batch = replace(batch, reason=f"{where}{over}")
     return Present(tuple(found), batch, running, simulated=answer.snapshot.simulated)
+
+
+def _mostly_dark(answer: Answer) -> str | None:
+    """Why those that could be read do not speak for all; None: they do.
+
+    A warm standby that nobody asks anything says nothing of the servers that have the requests.
+    """
+    every = answer.snapshot.engines
+    dark = [each for each in every if each.engine == "?"]
+    if answer.snapshot.pooled_engines or len(dark) <= len(every) / 2:
+        return None
+    return f"{len(dark)} of {len(every)} engines could not be read: {dark[0].reason}"
 
 
 def with_batch(now: Present, batch: float | None) -> Present:

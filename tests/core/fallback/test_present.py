@@ -14,9 +14,18 @@ from speccli.core.alert.examine import Terms
 from speccli.core.alert.memory import Memory
 from speccli.core.config import Settings
 from speccli.core.errors import UsageError
-from speccli.core.fallback.present import Present, with_batch, with_codes, with_remembered
+from speccli.core.fallback.present import (
+    Present,
+    from_answer,
+    with_batch,
+    with_codes,
+    with_remembered,
+)
 from speccli.core.findings.base import Finding
+from speccli.core.oneshot import Answer
+from speccli.core.sources.base import Scrape
 from speccli.core.values import Number
+from tests.core.findings.bodies import A, B, C, Engine, answer, silence, snapshot
 
 AT = 1_795_000_000.0
 LOW = Finding("LOW_ACCEPTANCE", "warning", "fleet", "0.21 under 0.4", "c", "a")
@@ -68,6 +77,22 @@ def test_what_alerting_remembers_is_found_and_dated(
     assert _codes(now) == [("ACCEPTANCE_DRIFT", said)]
     assert now.unknown is None, "somebody did look"
     assert now.batch.value is None
+
+
+@pytest.mark.parametrize(("dark", "known"), [(1, True), (2, False)])
+def test_where_most_servers_are_not_to_be_read_the_others_do_not_speak_for_them(
+    dark: int, known: bool
+) -> None:
+    def page(at: float, steps: float) -> list[Scrape]:
+        told = answer(at, A, Engine(gen=steps * 8, running=8.0))
+        return [told, *(silence(at, target) for target in (B, C)[:dark])]
+
+    seen = snapshot(page(0.0, 100.0), page(10.0, 900.0))
+    now = from_answer(Answer(seen, ()), "chat")
+    assert (now.running.value == 8.0) is known
+    assert (now.batch.value is not None) is known
+    if not known:
+        assert now.unknown == "2 of 3 engines could not be read: connect refused"
 
 
 def test_what_was_said_long_ago_says_nothing_of_now(tmp_path: Path) -> None:
