@@ -2,10 +2,11 @@
 
     python benchmarks/lab/estimate.py SHAPE[-WEIGHTS]=BENCH.json… [--json FILE]
 
-Memory: weights, KV cache, CUDA graphs and everything besides the KV cache, of each server whose
-facts the bench holds. Speed: output tokens a second of each arm by batch, at the acceptance that
-was measured, since what is judged here is the cost. Goals: memory within 10 %, speed within 20 %
-at batch 1 to 32.
+Memory: weights, KV cache and everything besides the KV cache, of each server whose facts the bench
+holds; CUDA graphs only of a server that was alone, since vLLM counts what the whole GPU lost while
+it captured. Speed: output tokens a second of each arm by batch, at the acceptance that was
+measured, since what is judged here is the cost. Goals: memory within 10 %, speed within 20 % at
+batch 1 to 32. WEIGHTS is what the bench itself says, where it is not given.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2])]
 
+from driver.groups import GROUPS, Group  # noqa: E402
 from speccli.core.bench.merge import read_all  # noqa: E402
 from speccli.core.bench.results import Arm, Result, Row  # noqa: E402
+from speccli.core.engines import vllm_graphs  # noqa: E402
 from speccli.core.report.several import names  # noqa: E402
-from speccli.core.sizing import roofline  # noqa: E402
+from speccli.core.sizing import cudagraphs, roofline  # noqa: E402
 from speccli.core.sizing.gpus import GPUS  # noqa: E402
 from speccli.core.sizing.memory import Demand, memory  # noqa: E402
 from speccli.core.sizing.shape import Shape  # noqa: E402
@@ -30,8 +33,16 @@ from stand_in import shapes  # noqa: E402
 
 MEMORY_GOAL, SPEED_GOAL = 0.10, 0.20
 QUANTIZED = {"bf16": "bf16", "fp8": "fp8", "int4": "gptq"}
-GRAPHS = 100
-"""Captured by default at 128 requests."""
+ENGINE = (0, 25, 1)
+"""The vLLM of the lab."""
+DRAFT_MODEL = "1b"
+"""Its shape among the stand-ins."""
+MIXTURE = "mixture"
+"""The group of the small model itself; those of its servers that are no mixture are dense."""
+SMALL = shapes.Shape(576, 1536, 30, 9, 3, 64, 49152, 12288)
+EXPERTS, ACTIVE = 8, 2
+HEADS = ("eagle3", "p-eagle")
+METHODS = ("none", "ngram", "draft_model", *HEADS)
 
 
 @dataclass(frozen=True)
@@ -52,18 +63,55 @@ class Line:
         return self.estimated / self.measured - 1
 
 
-def shape(name: str, weights: str) -> Shape:
-    """A stand-in as the planner sees it."""
-    s = shapes.SHAPES[name]
+def weights_of(result: Result) -> str:
+    """How a stand-in says that its weights are stored: "…, FP8: the cost is that model's"."""
+    told = result.stand_in or ""
+    found = [kind for kind in QUANTIZED if f", {kind.upper()}:" in told]
+    return found[0] if found else "bf16"
+
+
+def group_of(name: str, weights: str) -> Group:
+    """The lab's group whose servers these are.
+
+    Raises:
+        SystemExit: there is none.
+    """
+    shape = "small" if name == MIXTURE else name
+    for group in GROUPS.values():
+        if group.shape == shape and any(arm.weights == weights for arm in group.arms):
+            return group
+    raise SystemExit(f"{name}-{weights}: no group of the lab has such servers")
+
+
+def _stand_in(name: str) -> shapes.Shape:
+    return SMALL if name == MIXTURE else shapes.SHAPES[name]
+
+
+def shape(name: str, weights: str, arm: str = "baseline") -> Shape:
+    """A stand-in as the planner sees it, or the small model, dense or upcycled."""
+    s = _stand_in(name)
+    mixed = EXPERTS if arm.startswith("spread") else 0
     return Shape(
         "LlamaForCausalLM", s.hidden, s.layers, s.heads, s.kv_heads, s.head_dim, s.inter, s.vocab,
-        None, quantization=QUANTIZED[weights],
+        None, mixed, ACTIVE if mixed else 0, tied=name == MIXTURE, quantization=QUANTIZED[weights],
     )  # fmt: skip
+
+
+def draft(name: str, method: str | None) -> tuple[Shape | None, float | None]:
+    """Its draft: shape, and of a head the parameters, with the embedding that is the target's."""
+    if method in HEADS:
+        return head(name)
+    if method != "draft_model":
+        return None, None
+    s = shapes.SHAPES[DRAFT_MODEL]
+    vocab = _stand_in(name).vocab
+    own = (s.hidden, s.layers, s.heads, s.kv_heads, s.head_dim, s.inter, vocab)
+    return Shape("LlamaForCausalLM", *own, None), None
 
 
 def head(name: str, aux: int = 3) -> tuple[Shape, float]:
     """Its EAGLE-3 head: shape, and parameters with the embedding that is the target's."""
-    s = shapes.SHAPES[name]
+    s = _stand_in(name)
     one = Shape(
         "LlamaForCausalLMEagle3", s.hidden, 1, s.heads, s.kv_heads, s.head_dim, s.inter, s.vocab,
         None,
@@ -94,9 +142,11 @@ def lines(name: str, weights: str, result: Result, held: Held) -> Iterator[Line]
     """Everything of one bench that both sides tell."""
     rates: dict[tuple[int, str], dict[str, list[Line]]] = {}
     for arm in result.arms:
-        if arm.method in ("none", "eagle3", "p-eagle", "ngram"):
-            yield from _memory(name, weights, arm, held.get((arm.name, weights)))
-            for row in result.rows:
+        if arm.method in METHODS:
+            alone = len(held) == 1
+            yield from _memory(name, weights, arm, held.get((arm.name, weights)), alone)
+            # The small model runs eager, for its acceptance alone: that is no speed.
+            for row in () if name == MIXTURE else result.rows:
                 if row.arm == arm.name and row.output_tokens_per_s.value and row.batch:
                     line = _speed(name, weights, arm, row)
                     at = rates.setdefault((row.batch, row.dataset), {})
@@ -123,16 +173,18 @@ def _speed_ups(
             yield Line(f"speed-up ({dataset})", arm, batch, estimated, measured, "x", None)
 
 
-def _memory(name: str, weights: str, arm: Arm, held: float | None) -> Iterator[Line]:
+def _memory(name: str, weights: str, arm: Arm, held: float | None, alone: bool) -> Iterator[Line]:
     facts = arm.server
     if facts is None:
         return
-    told = memory(GPUS["h200"], _demand(name, weights, arm))
+    told = memory(GPUS["h200"], demand(name, weights, arm))
     items = {item.name: float(item.bytes) for item in told.items}
     loaded = items["target weights"] + items.get("draft weights", 0.0)
-    graphs, cache = items.get("CUDA graphs", 0.0), facts.kv_cache_bytes.value
+    cache = facts.kv_cache_bytes.value
     found = [("weights", loaded, facts.weights_bytes.value)]
-    found.append(("CUDA graphs", graphs, facts.cuda_graph_bytes.value))
+    if alone:
+        captured = facts.cuda_graph_bytes.value
+        found.append(("CUDA graphs", items.get("CUDA graphs", 0.0), captured))
     if cache:
         held = facts.gpu_memory_bytes.value or held
         found.append(("besides the cache", sum(items.values()), held - cache if held else None))
@@ -146,33 +198,61 @@ def _memory(name: str, weights: str, arm: Arm, held: float | None) -> Iterator[L
         yield Line("KV tokens", arm.name, None, estimated, tokens, "tokens", MEMORY_GOAL)
 
 
-def _demand(name: str, weights: str, arm: Arm) -> Demand:
-    drafts = arm.method in ("eagle3", "p-eagle")
-    draft, params = head(name) if drafts else (None, None)
+def demand(name: str, weights: str, arm: Arm) -> Demand:
+    """What a server of the lab is asked to hold."""
+    group = group_of(name, weights)
+    batched = 2048 if any("2048" in each.extra for each in group.arms) else 8192
+    target, k = shape(name, weights, arm.name), arm.k or 0
+    small, params = draft(name, arm.method)
+    graphs = captured(name, weights, arm)
     return Demand(
-        target=shape(name, weights),
-        draft=draft,
+        target=target,
+        draft=small,
         draft_params=params,
-        k=arm.k or 0,
+        k=k,
         tensor_parallel=1,
         draft_tensor_parallel=1,
-        max_model_len=2048,
-        max_num_seqs=128,
-        max_num_batched_tokens=8192,
+        max_model_len=group.max_model_len,
+        max_num_seqs=group.max_num_seqs,
+        max_num_batched_tokens=batched,
         kv_dtype="auto",
         utilization=0.9,
-        graphs=GRAPHS,
-        shares_embedding=drafts,
+        graphs=len(graphs.sizes) + len(graphs.full),
+        shares_embedding=arm.method in HEADS,
+        draft_graphs=len(graphs.sizes) if small else 0,
+        full_tokens=max(graphs.full, default=0),
+    )
+
+
+def captured(name: str, weights: str, arm: Arm) -> cudagraphs.Captured:
+    """The CUDA graphs of a server of the lab."""
+    group = group_of(name, weights)
+    found = vllm_graphs.rules(
+        ENGINE,
+        method="eagle3" if arm.method in HEADS else arm.method or "none",
+        parallel=arm.method == "p-eagle",
+        architecture="LlamaForCausalLM",
+        moe=shape(name, weights, arm.name).moe,
+        quantized=weights != "bf16",
+        scheduled=False,
+    )
+    assert found is not None
+    return cudagraphs.captured(
+        found,
+        k=arm.k or 0,
+        max_num_seqs=group.max_num_seqs,
+        max_num_batched_tokens=8192,
+        eager="--enforce-eager" in group.extra,
     )
 
 
 def _speed(name: str, weights: str, arm: Arm, row: Row) -> Line:
-    draft, params = head(name) if arm.method in ("eagle3", "p-eagle") else (None, None)
+    small, params = draft(name, arm.method)
     answers = max(1, row.requests - row.errors)
     asked, given = row.input_tokens or 0, row.output_tokens or 0
     setting = roofline.Setting(
-        GPUS["h200"], 1, shape(name, weights), "auto", draft, params, 1, arm.method or "none",
-        round(asked / answers), round(given / answers),
+        GPUS["h200"], 1, shape(name, weights), "auto", small, params, 1, arm.method or "none",
+        round(asked / answers), round(given / answers), arm.method == "draft_model",
     )  # fmt: skip
     length = row.acceptance.tokens_per_step.value or 1.0
     assert row.batch is not None
@@ -194,7 +274,8 @@ def main(arguments: list[str]) -> int:
     for named, files in names(asked.bench).items():
         name, _, weights = named.partition("-")
         held = {key: used for file in files for key, used in held_by_server(file).items()}
-        found = lines(name, weights or "bf16", read_all(files), held)
+        result = read_all(files)
+        found = lines(name, weights or weights_of(result), result, held)
         made += [(named, line) for line in found]
     for named, line in made:
         batch = "" if line.batch is None else f"batch {line.batch}"

@@ -230,6 +230,8 @@ def _memory(facts: Facts, graphs: Graphs | None) -> Memory | None:
             kv_dtype=serving.kv_cache_dtype,
             utilization=serving.gpu_memory_utilization,
             graphs=count,
+            draft_graphs=len(graphs.used.sizes) if graphs and facts.draft_shape else 0,
+            full_tokens=max(graphs.used.full, default=0) if graphs else 0,
             shares_embedding=recipe.draft.method in HEADS,
             keeps_draft_logits=recipe.draft.sampling == "probabilistic",
         ),
@@ -263,7 +265,7 @@ def _estimate(facts: Facts) -> Estimate | None:
 
 def _setting(facts: Facts, target: Shape) -> roofline.Setting:
     """What is estimated."""
-    recipe, draft = facts.recipe, facts.recipe.draft
+    recipe, draft, rules = facts.recipe, facts.recipe.draft, facts.graph_rules
     return roofline.Setting(
         gpu=facts.gpu,
         tensor_parallel=recipe.serving.tensor_parallel,
@@ -275,6 +277,9 @@ def _setting(facts: Facts, target: Shape) -> roofline.Setting:
         method=draft.method,
         prompt_tokens=recipe.workload.prompt_tokens,
         output_tokens=recipe.workload.output_tokens,
+        draft_in_pieces=draft.method == "draft_model"
+        and rules is not None
+        and rules.runner == "V1",
     )
 
 

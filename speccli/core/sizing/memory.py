@@ -15,11 +15,18 @@ CUDA_BYTES = int(0.6 * GIB)
 """CUDA context and cuBLAS work space, one GPU."""
 NCCL_BYTES = int(0.9 * GIB)
 """Buffers of collective communication, where tensor parallel is more than 1."""
-GRAPH_BYTES_PER_LAYER = int(0.35 * (1 << 20))
-"""One captured graph: 0.36 GiB for 16 graphs over 64 layers (gpustack/runner#251)."""
-MXFP4_BYTES = 4 * GIB
+GRAPH_BYTES_PER_LAYER = int(0.12 * (1 << 20))
+"""One layer of one captured graph, in pieces or whole: fitted to what seven servers (8B BF16, 32B
+FP8, five methods, vLLM 0.25.1) each held of one H200 besides weights and cache."""
+SPLITS = 32
+"""Parts that FlashAttention 3 may split a row's cache into inside a whole graph (vLLM's default):
+their results, float32, are allocated at capture for the largest graph, once in the graphs' pool
+and once outside it, by the run that warms up."""
+FLASH_ATTENTION_3 = (9, 0)
+"""The capability it is taken on; other GPUs' attention allocates nothing of the kind."""
+MXFP4_BYTES = 5 * GIB
 """Working space of the MXFP4 kernels, over tensor parallel: vllm#23278 had 7.3 GiB besides weights
-and KV cache at default settings."""
+and KV cache at default settings, of which 2.2 are other items here; graphs did not count then."""
 BLOCK = 16
 """Tokens in a block of the KV cache."""
 PROMISED = (2048, 8192, 32768)
@@ -43,11 +50,15 @@ class Demand:
     kv_dtype: str
     utilization: float
     graphs: int
-    """CUDA graphs captured."""
+    """CUDA graphs captured of the target."""
     shares_embedding: bool = False
     """An EAGLE head uses the target's embedding."""
     keeps_draft_logits: bool = False
     """draft_sample_method probabilistic."""
+    draft_graphs: int = 0
+    """Captured of the draft."""
+    full_tokens: int = 0
+    """Of the largest graph that holds a whole step; 0: there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +93,7 @@ class Memory:
 def memory(gpu: Gpu, demand: Demand) -> Memory:
     """What one GPU holds."""
     budget = int(gpu.memory_bytes * demand.utilization)
-    items = [item for item in (*_weights(demand), *_working(demand)) if item.bytes]
+    items = [item for item in (*_weights(demand), *_working(gpu, demand)) if item.bytes]
     left = budget - sum(item.bytes for item in items)
     each = _kv_per_token(demand)
     window = demand.target.kv_window_bytes(demand.tensor_parallel, demand.kv_dtype)
@@ -128,7 +139,7 @@ def _weights(demand: Demand) -> list[Item]:
     return items
 
 
-def _working(demand: Demand) -> list[Item]:
+def _working(gpu: Gpu, demand: Demand) -> list[Item]:
     target, over, tokens = demand.target, demand.tensor_parallel, demand.max_num_batched_tokens
     wide = 3 * target.intermediate / over
     if target.moe:
@@ -136,7 +147,6 @@ def _working(demand: Demand) -> list[Item]:
     activation = int(tokens * (4 * target.hidden + wide) * 2)
     rows = demand.max_num_seqs * (demand.k + 1)
     kept = demand.max_num_seqs * demand.k * target.vocab * 4 if demand.keeps_draft_logits else 0
-    graphs = demand.graphs * target.layers * GRAPH_BYTES_PER_LAYER
     experts = f"{target.active_experts} x (3 x {target.intermediate}/{over} + {target.hidden})"
     inner = experts if target.moe else f"3 x {target.intermediate}/{over}"
     return [
@@ -153,12 +163,7 @@ def _working(demand: Demand) -> list[Item]:
             + (" + draft logits" if kept else ""),
             estimate=True,
         ),
-        Item(
-            "CUDA graphs",
-            graphs,
-            f"{demand.graphs} graphs x {target.layers} layers x 0.35 MiB",
-            estimate=True,
-        ),
+        _graphs(gpu, demand),
         Item(
             "CUDA, NCCL",
             CUDA_BYTES + (NCCL_BYTES if over > 1 else 0),
@@ -168,7 +173,26 @@ def _working(demand: Demand) -> list[Item]:
         Item(
             "MXFP4 kernels",
             MXFP4_BYTES // over if target.quantization == "mxfp4" else 0,
-            f"4 GiB / {over} (vllm#23278)",
+            f"5 GiB / {over} (vllm#23278)",
             estimate=True,
         ),
     ]
+
+
+def _graphs(gpu: Gpu, demand: Demand) -> Item:
+    target, draft, over = demand.target, demand.draft, demand.tensor_parallel
+    layers = demand.graphs * target.layers
+    formula = f"{demand.graphs} graphs x {target.layers} layers"
+    if draft is not None and demand.draft_graphs:
+        layers += demand.draft_graphs * draft.layers
+        formula = f"({formula} + {demand.draft_graphs} x {draft.layers} of the draft)"
+    size = layers * GRAPH_BYTES_PER_LAYER
+    formula += " x 0.12 MiB"
+    if demand.full_tokens and gpu.capability == FLASH_ATTENTION_3:
+        heads = max(1, target.heads // over)
+        size += 2 * SPLITS * heads * demand.full_tokens * (target.head_dim + 1) * 4
+        formula += (
+            f" + 2 x {SPLITS} splits x {heads} heads x {demand.full_tokens} tokens"
+            f" x ({target.head_dim} + 1) x 4 B"
+        )
+    return Item("CUDA graphs", size, formula, estimate=True)

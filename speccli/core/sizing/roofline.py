@@ -1,18 +1,22 @@
-"""What a draft earns at each batch size: a roofline with six numbers fitted to one machine.
+"""What a draft earns at each batch size: a roofline whose numbers were fitted to one machine.
 
 step = (memory^p + arithmetic^p)^(1/p) + fixed + per request, plus the draft's passes, plus, over
-several GPUs, the all-reduces. Fitted to 19 levels of an 8B and a 32B model on one H200 (vLLM
-0.25.1, EAGLE-3 K = 3 and 5, closed loop): off by 5 % on average and 18 % at worst there, and the
-speed-up by 0.2 at worst; by 14 % at worst on a second bench of the 8B that it was not fitted to.
-n-gram has two numbers of its own, taken from that bench's first batch, and is off by 10 % at worst
-on its others. Elsewhere it is worse: P-EAGLE, tensor parallel, FP8 and INT4 kernels and other GPUs
-were not measured, and a mixture of experts is off by half. It orders choices; a bench decides.
+several GPUs, the all-reduces. Six numbers are fitted to 19 levels of an 8B and a 32B model in BF16
+on one H200 (vLLM 0.25.1, EAGLE-3 K = 3 and 5, closed loop): off by 5 % on average and 18 % at worst
+there, and the speed-up by 0.2 at worst. On a second bench of the 8B, five arms, none of them fitted
+to: 9 % on average, 19 % at worst for none, EAGLE-3, P-EAGLE and n-gram. FP8 has three numbers of
+its own, fitted to 15 rows of a 32B there (none and EAGLE-3 K = 5): 7 % on average, 17 % at worst.
+n-gram has two, a draft model in pieces one, taken from what they did at batch 1; n-gram is off by
+15 % at worst on all batches, a draft model by 8 % on average and 33 % at worst, where two repeats
+of a row differ as much. Elsewhere it is worse: tensor parallel, INT4 kernels and other GPUs were
+not measured, and a mixture of experts is off by half. It orders choices; a bench decides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from speccli.core.sizing.gpus import Gpu
 from speccli.core.sizing.shape import Shape
@@ -22,6 +26,11 @@ BANDWIDTH_SHARE = 0.70
 FLOPS_SHARE = 0.515
 BLEND = 2.3
 """p: how far memory and arithmetic overlap; 1 not at all, infinity completely."""
+FP8_BANDWIDTH_SHARE = 0.66
+FP8_FLOPS_SHARE = 0.44
+FP8_BLEND = 1.5
+"""The same three where the GPU multiplies FP8: activations are quantized between the products, so
+that less overlaps and less of twice the arithmetic is reached."""
 STEP_S = 0.72e-3
 REQUEST_S = 26e-6
 PASS_S = 0.23e-3
@@ -34,7 +43,10 @@ less what the further tokens cost."""
 MATCHED = 0.54
 """Share of n-gram's drafted tokens that are accepted, where it found a match to draft from."""
 LAYER_SHARE = 0.1
-"""Each further layer of a draft adds this share of a pass."""
+"""Each further layer of a draft adds this share of a pass, where a pass is one graph."""
+PIECES_S = 0.34e-3
+"""What it adds where Python launches a graph and an attention for each layer: a draft model's pass
+on vLLM's first runner, whose 30 layers at batch 1 on one H200 this is taken from."""
 ALL_REDUCE_S = 8e-6
 LINK_BYTES_PER_S = 3e11
 """Of one all-reduce over NVLink: latency, and bytes per second. Assumed, not measured."""
@@ -43,6 +55,10 @@ ERROR = (
     "average, 18 % at worst, speed-up by 0.2; not measured for this pair, so worse here"
 )
 
+ERROR_FP8 = (
+    "roofline for FP8 fitted to 15 rows on one H200 (32B, none and EAGLE-3 K = 5, vLLM 0.25.1): "
+    "7 % off on average, 17 % at worst, speed-up by 0.2; not measured for this pair, so worse here"
+)
 ERROR_MOE = (
     "a mixture of experts was not fitted: experts are taken to be chosen evenly. Against one "
     "public H100 report of gpt-oss-120b with EAGLE-3 (SGLang, K = 3) this says 0.9, 0.9, 1.9 times "
@@ -66,6 +82,8 @@ class Setting:
     prompt_tokens: int = 1024
     output_tokens: int = 512
     """Of a typical request."""
+    draft_in_pieces: bool = False
+    """The draft's pass is no single graph: a draft model on vLLM's first runner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +137,11 @@ def _step(setting: Setting, batch: int, k: int, verified: float, prefill: float)
     context = setting.prompt_tokens + setting.output_tokens / 2
     cached = target.kv_bytes_per_token(1, setting.kv_dtype) * context * batch
     weights = _weights_read(setting, batch * verified, prefill)
-    memory = (weights + cached) / (gpu.bandwidth * BANDWIDTH_SHARE * over)
-    arithmetic = 2 * target.params_per_token * tokens / (_flops(setting) * FLOPS_SHARE * over)
-    step: float = (memory**BLEND + arithmetic**BLEND) ** (1 / BLEND) + STEP_S + REQUEST_S * batch
+    rates = _rates(setting)
+    memory = (weights + cached) / (gpu.bandwidth * rates.bandwidth_share * over)
+    arithmetic = 2 * target.params_per_token * tokens / (rates.flops * over)
+    step: float = (memory**rates.blend + arithmetic**rates.blend) ** (1 / rates.blend)
+    step += STEP_S + REQUEST_S * batch
     if k and setting.method in SERIAL:
         step += SERIAL_S
     if over > 1:
@@ -138,9 +158,18 @@ def _weights_read(setting: Setting, decoded: float, prefill: float) -> float:
     return plain * (1 - share) + mixed * share
 
 
-def _flops(setting: Setting) -> float:
-    fp8 = setting.target.quantization == "fp8" and setting.gpu.fp8_native
-    return setting.gpu.flops["fp8" if fp8 else "bf16"]
+class _Rates(NamedTuple):
+    bandwidth_share: float
+    flops: float
+    """Reached, not the data sheet's."""
+    blend: float
+
+
+def _rates(setting: Setting) -> _Rates:
+    flops = setting.gpu.flops
+    if setting.target.quantization == "fp8" and setting.gpu.fp8_native:
+        return _Rates(FP8_BANDWIDTH_SHARE, flops["fp8"] * FP8_FLOPS_SHARE, FP8_BLEND)
+    return _Rates(BANDWIDTH_SHARE, flops["bf16"] * FLOPS_SHARE, BLEND)
 
 
 def _drafting(setting: Setting, batch: int, k: int, prefill: float) -> float:
@@ -150,7 +179,8 @@ def _drafting(setting: Setting, batch: int, k: int, prefill: float) -> float:
     over = setting.draft_tensor_parallel
     parallel = setting.method in {"p-eagle", "dflash", "dspark"}
     passes = 1 if parallel else k
-    launch = PASS_S * (1 + LAYER_SHARE * (draft.layers - 1))
+    layer = PIECES_S if setting.draft_in_pieces else PASS_S * LAYER_SHARE
+    launch = PASS_S + layer * (draft.layers - 1)
     size = _draft_bytes(setting, draft, batch * (k if parallel else 1))
     memory = passes * (size / (setting.gpu.bandwidth * BANDWIDTH_SHARE * over) + launch)
     params = _draft_params(setting, draft)
@@ -228,4 +258,6 @@ def break_even(setting: Setting, batch: int, k: int) -> float:
 
 def error_of(target: Shape) -> str:
     """Where the estimate's error comes from, and how large it is known to be."""
-    return ERROR_MOE if target.moe else ERROR
+    if target.moe:
+        return ERROR_MOE
+    return ERROR_FP8 if target.quantization == "fp8" else ERROR

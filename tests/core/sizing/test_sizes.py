@@ -147,6 +147,44 @@ def test_the_items_and_what_is_left_are_the_budget() -> None:
     )
 
 
+def graphs_of(gpu: str, target: Shape, **changes: Any) -> float:
+    made = memory(GPUS[gpu], demand(target, **changes))
+    return next((item.bytes / GIB for item in made.items if item.name == "CUDA graphs"), 0.0)
+
+
+QWEN_32B = Shape("Qwen3ForCausalLM", 5120, 64, 64, 8, 128, 25600, 151936, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "measured"),
+    [
+        pytest.param({"graphs": 35 + 19, "full_tokens": 128}, 0.61, id="none"),
+        pytest.param(
+            {"graphs": 51 + 48, "full_tokens": 510, "draft": replace(QWEN_32B, layers=1),
+             "draft_graphs": 51},
+            2.00,
+            id="eagle3",
+        ),
+    ],
+)  # fmt: skip
+def test_graphs_take_what_two_servers_lost_while_they_captured(
+    changes: dict[str, Any], measured: float
+) -> None:
+    """32B FP8 on one H200, vLLM 0.25.1, captured while no other server allocated."""
+    assert graphs_of("h200", QWEN_32B, **changes) == pytest.approx(measured, rel=0.15)
+
+
+def test_only_hoppers_attention_allocates_for_splits_and_each_gpu_for_its_heads() -> None:
+    plain = graphs_of("a100", QWEN_32B, graphs=54, full_tokens=128)
+    assert plain == pytest.approx(54 * 64 * 0.12 / 1024, rel=1e-4)
+    assert graphs_of("a100", QWEN_32B, graphs=54) == plain
+    one, two = (
+        graphs_of("h100", QWEN_32B, graphs=0, full_tokens=128, tensor_parallel=n) for n in (1, 2)
+    )
+    assert one == pytest.approx(2 * two)
+    assert graphs_of("h100", QWEN_32B, graphs=0) == 0
+
+
 def test_a_draft_takes_room_of_the_cache_and_more_of_it_with_more_k() -> None:
     small, large = (
         plan(load("llama-3.3-70b-eagle3-h100", [f"draft.K={k}"])).draft_costs_tokens for k in (3, 7)
