@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -183,6 +184,21 @@ def test_only_hoppers_attention_allocates_for_splits_and_each_gpu_for_its_heads(
     )
     assert one == pytest.approx(2 * two)
     assert graphs_of("h100", QWEN_32B, graphs=0) == 0
+
+
+WORDS = re.compile(r" (?:graphs|layers|of the draft|splits|heads|tokens)\b")
+
+
+@pytest.mark.parametrize(
+    "name", ["llama-3.3-70b-eagle3-h100", "llama-3.3-70b-none-h100", "gpt-oss-120b-none-h100"]
+)
+def test_the_formula_of_the_graphs_is_the_one_that_is_used(name: str) -> None:
+    made = plan(load(name)).memory
+    assert made is not None
+    item = next(item for item in made.items if item.name == "CUDA graphs")
+    sum_ = WORDS.sub("", item.formula).replace("0.12 MiB", "0.12 * 1048576").replace("4 B", "4")
+    told = eval(sum_.replace("x", "*"), {"__builtins__": {}})
+    assert item.bytes == pytest.approx(told, rel=1e-5)
 
 
 def test_a_draft_takes_room_of_the_cache_and_more_of_it_with_more_k() -> None:
