@@ -74,13 +74,15 @@ def group_of(name: str, weights: str) -> Group:
     """The lab's group whose servers these are.
 
     Raises:
-        SystemExit: there is none.
+        ValueError: there is none.
     """
     shape = "small" if name == MIXTURE else name
     for group in GROUPS.values():
         if group.shape == shape and any(arm.weights == weights for arm in group.arms):
             return group
-    raise SystemExit(f"{name}-{weights}: no group of the lab has such servers")
+    known = {(group.shape, arm.weights) for group in GROUPS.values() for arm in group.arms}
+    told = ", ".join(f"{MIXTURE if one == 'small' else one}-{kind}" for one, kind in sorted(known))
+    raise ValueError(f"{name}-{weights}: the lab serves {told}")
 
 
 def _stand_in(name: str) -> shapes.Shape:
@@ -275,7 +277,13 @@ def main(arguments: list[str]) -> int:
         name, _, weights = named.partition("-")
         held = {key: used for file in files for key, used in held_by_server(file).items()}
         result = read_all(files)
-        found = lines(name, weights or weights_of(result), result, held)
+        stored = weights or weights_of(result)
+        try:
+            group_of(name, stored)
+        except ValueError as error:
+            print(error, file=sys.stderr)
+            return 64
+        found = lines(name, stored, result, held)
         made += [(named, line) for line in found]
     for named, line in made:
         batch = "" if line.batch is None else f"batch {line.batch}"

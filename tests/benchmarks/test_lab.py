@@ -237,8 +237,16 @@ def test_the_upcycled_model_is_larger_than_the_dense_by_its_experts() -> None:
 
 
 def test_a_shape_without_a_group_is_said() -> None:
-    with pytest.raises(SystemExit, match="32b-int4"):
+    with pytest.raises(ValueError, match="32b-int4"):
         estimate.group_of("32b", "int4")
+
+
+@pytest.mark.parametrize("name", ["9b", "8b-fp3"])
+def test_an_unknown_shape_is_said_with_those_there_are(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert estimate.main([f"{name}={LAB / '8b-arms.json'}"]) == 64
+    assert "32b" in capsys.readouterr().err
 
 
 def test_memory_is_read_from_what_the_lab_kept(tmp_path: Path) -> None:
