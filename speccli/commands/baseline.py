@@ -153,7 +153,7 @@ def import_(
     if plain is not None:
         _show(store.add_plain(plain, plain_speed(file), Key(), force=force), output_format)
         return
-    found = read_any(file, name, key.key())
+    found = read_any(file, name, key.key(), arm)
     store.put(found, force=force)
     _show(found, output_format)
 

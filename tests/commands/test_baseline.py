@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from speccli.core.bench import form
 from speccli.core.sim import build_fleet
 from speccli.main import app
+from tests.support.benches import PLAIN, Planted, bench
 from tests.support.engine_page import Engine, serving
 
 Run = Callable[..., Result]
@@ -156,6 +158,19 @@ def test_a_bench_run_becomes_a_baseline(baseline: Run, tmp_path: Path) -> None:
     assert json.loads(result.stdout)["speed"]["plain"] == [
         {"batch": 4.0, "output_tokens_per_s": 263.0, "seconds": 40.0}
     ]
+
+
+def test_of_several_arms_the_one_that_is_named_becomes_the_baseline(
+    baseline: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "bench.json"
+    form.write(path, bench([PLAIN, Planted("a", {}), Planted("b", {})], batches=(8,), prompts=5))
+    refused = baseline("import", path)
+    assert (refused.exit_code, refused.stdout) == (64, "")
+    assert "--arm, one of a, b" in refused.stderr
+    result = baseline("import", path, "--arm", "b", "-o", "json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["key"]["draft"] == "simulated-b"
 
 
 @pytest.mark.parametrize(
