@@ -124,11 +124,15 @@ def head(name: str, aux: int = 3) -> tuple[Shape, float]:
 
 
 def held_by_server(bench: Path) -> dict[tuple[str, str], float]:
-    """GPU memory in bytes by (arm, weights), as the lab's `servers-GROUP.json` beside it says."""
+    """GPU memory in bytes by (arm, weights), as the lab's `servers-GROUP.json` beside it says.
+
+    After the load where servers were weighed then, else as they were before the first prompt.
+    """
     file = bench.with_name(f"servers-{bench.stem.rpartition('-')[0]}.json")
     if not file.exists():
         return {}
-    told = json.loads(file.read_text()).get("memory_by_server") or []
+    kept = json.loads(file.read_text())
+    told = kept.get("memory_after_load") or kept.get("memory_by_server") or []
     found: dict[tuple[str, str], float] = {}
     for each in told:
         used = float(str(each["used"]).split()[0]) * 2**20

@@ -254,6 +254,10 @@ def test_memory_is_read_from_what_the_lab_kept(tmp_path: Path) -> None:
     (tmp_path / "servers-70b.json").write_text(json.dumps({"memory_by_server": [kept, kept]}))
     held = estimate.held_by_server(tmp_path / "70b-int4.json")
     assert held == {("baseline", "int4"): 100_000 * 2.0**20}
+    loaded = {"memory_by_server": [kept], "memory_after_load": [kept | {"used": "51000 MiB"}]}
+    (tmp_path / "servers-70b.json").write_text(json.dumps(loaded))
+    held = estimate.held_by_server(tmp_path / "70b-int4.json")
+    assert held == {("baseline", "int4"): 51_000 * 2.0**20}
 
 
 @pytest.mark.parametrize(

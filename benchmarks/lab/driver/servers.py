@@ -221,6 +221,10 @@ def stop(places: Places, group: Group) -> None:
     """Ends the servers that this lab started for a group, each by its process group."""
     run = places.work / "servers" / group.name
     pids = {file: int(file.read_text()) for file in run.glob("*.pid")}
+    kept = places.work / "results" / f"servers-{group.name}.json"
+    if pids and kept.exists():  # weighed again: prompts have been read since they started
+        after = {"memory_after_load": _room(group, run)["memory_by_server"]}
+        places_.write(places, kept.name, json.loads(kept.read_text()) | after)
     for pid in pids.values():
         with suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGTERM)

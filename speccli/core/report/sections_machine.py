@@ -92,7 +92,8 @@ def _holds(report: Report) -> Sequence[Table]:
             ),
             notes=(
                 "of one GPU, as the server's metrics and log say; weights are target and draft; "
-                "GPU is what it holds more of than before the server was started",
+                "GPU is what it holds more of than before the server was started; for its graphs "
+                "vLLM tells what the whole GPU lost meanwhile, other servers' share included",
                 *reasons(pair for each in found.values() for pair in zip(names, each, strict=True)),
             ),
         ),
