@@ -76,6 +76,15 @@ def test_a_dataset_has_a_row_of_its_own_the_one_of_most_batches_first() -> None:
     assert [row[4].strip() != "—" for row in rows] == [True, False]
 
 
+def test_a_bench_that_was_cut_short_is_said_on_the_first_page(files: tuple[str, str]) -> None:
+    both(files)
+    assert "did not finish" not in Path("here/README.md").read_text()
+    cut = json.loads(Path("b.json").read_text()) | {"complete": False}
+    Path("b.json").write_text(json.dumps(cut))
+    both(files)
+    assert "70b: the bench did not finish" in Path("here/README.md").read_text()
+
+
 def test_pages_link_to_each_report(files: tuple[str, str]) -> None:
     both(files)
     page = Path("here/index.html").read_text()
@@ -87,11 +96,17 @@ def test_pages_link_to_each_report(files: tuple[str, str]) -> None:
 def test_estimates_stand_beside_measurements_with_their_own_mark(files: tuple[str, str]) -> None:
     line = {"shape": "8b", "arm": "none", "what": "tokens/s (x)", "batch": 8, "unit": "/s"}
     lines = [line | {"estimated": 90.0, "measured": each} for each in (95.0, 105.0)]
+    lines.append(line | {"what": "tokens/s (y)", "estimated": 50.0, "measured": 50.0})
+    weights = {"shape": "8b", "arm": "none", "what": "weights", "batch": None, "unit": "GiB"}
+    lines.append(weights | {"estimated": 15.0, "measured": 15.1})
     told = {"schema": "specctl.lab.estimate/v1", "lines": lines}
     Path("e.json").write_text(json.dumps(told))
     both(files, "--estimates", "e.json")
     text = Path("here/README.md").read_text()
-    assert "| 8b | none | tokens/s, batch 8 | △ 90 /s | 100 /s | -10 % |" in text
+    assert "| 8b | none | tokens/s | x | △ 90 / 100, −10 % |" in text
+    assert "| 8b | none | tokens/s | y | △ 50 / 50, +0 % |" in text
+    assert "| model | arm | weights, GiB |" in text
+    assert "| 8b | none | △ 15 / 15.1, −1 % |" in text
     assert "△ estimated by" in text
     assert 'class="kind planned"' in Path("here/index.html").read_text()
 

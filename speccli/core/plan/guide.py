@@ -31,7 +31,8 @@ def _methods(method: str) -> list[Advice]:
         Advice(
             "a head was trained for just this target",
             "EAGLE-3, K = 3",
-            f"the most accepted tokens for the least draft; 1.8 (8B) and 2.2 times (32B) {_LAB}",
+            "the most accepted tokens for the least draft; 1.8 (8B) and 2.2 times (32B, K = 5) "
+            f"{_LAB}",
             method in {"eagle", "eagle3"},
         ),
         Advice(
@@ -76,7 +77,7 @@ def _cases(plan: Plan) -> list[Advice]:
         Advice(
             "JSON schema or grammar on many requests",
             "a pool of its own: none, or n-gram",
-            "the grammar is the bottleneck: 1.40 times at batch 1, 0.87 at 32 (8B stand-in); "
+            "measured 1.40 times at batch 1, 0.87 at 32 (8B stand-in); "
             "P-EAGLE's later positions collapse (vllm#42004), engines died (#27969, #47025)",
             serving.structured_output,
         ),

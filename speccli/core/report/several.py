@@ -114,6 +114,11 @@ def _batches(several: Several) -> Section:
             "× over 1 is faster than without; [ ] is the 95 % interval of one comparison taken "
             "alone; ● PASS, ✖ FAIL and ○ INCONCLUSIVE are held to few false ones over all of a "
             "model's comparisons, which asks for more",
+            *(
+                f"{name}: the bench did not finish; some figures are of one run alone"
+                for name, report in several.parts
+                if not report.result.complete
+            ),
         ),
     )
     kind = several.kinds[0] if len({r.kind for _, r in several.parts}) == 1 else ""
@@ -132,26 +137,51 @@ def _cell(cell: Cell | None) -> str:
 
 
 def _planned(several: Several) -> Section:
-    """What `specctl plan` says beside what was measured; one row a number, repeats pooled."""
-    grouped: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
-    for line in several.estimates:
-        what = str(line["what"]).partition(" (")[0]
-        at = f", batch {line['batch']}" if line.get("batch") else ""
-        grouped.setdefault((str(line["shape"]), str(line["arm"]), f"{what}{at}"), []).append(line)
-    rows = []
-    for (shape, arm, what), found in grouped.items():
-        estimated, measured = (
-            sum(each[side] for each in found) / len(found) for side in ("estimated", "measured")
-        )
-        unit, off = str(found[0]["unit"]), estimated / measured - 1
-        numbers = (
-            f"{KINDS['planned'][0]} {_short(estimated)} {unit}",
-            f"{_short(measured)} {unit}",
-        )
-        rows.append((shape, arm, what, *numbers, f"{100 * off:+.0f} %"))
-    columns = ("model", "arm", "what", "estimated", "measured", "off")
-    table = Table(columns, tuple(rows), keys=3)
-    return Section("planned", "What specctl plan says, beside it", "planned", (table,))
+    """What `specctl plan` says beside what was measured: what is held, and speed by batch."""
+    held = [line for line in several.estimates if not line.get("batch")]
+    batches = sorted({line["batch"] for line in several.estimates if line.get("batch")})
+    found = (
+        _beside(("model", "arm"), held, list(dict.fromkeys(_heading(line) for line in held))),
+        _beside(
+            ("model", "arm", "what", "dataset"),
+            [line for line in several.estimates if line.get("batch")],
+            [f"batch {batch}" for batch in batches],
+        ),
+    )
+    tables = tuple(table for table in found if table.rows)
+    return Section("planned", "What specctl plan says, beside it", "planned", tables)
+
+
+def _beside(keys: tuple[str, ...], lines: Iterable[Mapping[str, Any]], columns: list[str]) -> Table:
+    """A row a thing, a column a batch or a kind of memory; repeats are averaged."""
+    grouped: dict[tuple[str, ...], dict[str, list[Mapping[str, Any]]]] = {}
+    for line in lines:
+        what, _, inside = str(line["what"]).partition(" (")
+        row = (str(line["shape"]), str(line["arm"]), what, inside.rstrip(")").partition(",")[0])
+        column = f"batch {line['batch']}" if line.get("batch") else _heading(line)
+        grouped.setdefault(row[: len(keys)], {}).setdefault(column, []).append(line)
+    rows = [(*row, *(_off(cells.get(each)) for each in columns)) for row, cells in grouped.items()]
+    return Table(
+        (*keys, *columns),
+        tuple(rows),
+        keys=len(keys),
+        notes=("estimated / measured, and how far the estimate is off",),
+    )
+
+
+def _heading(line: Mapping[str, Any]) -> str:
+    unit = str(line["unit"])
+    return f"{line['what']}, {unit}" if unit not in str(line["what"]) else str(line["what"])
+
+
+def _off(lines: list[Mapping[str, Any]] | None) -> str:
+    if lines is None:
+        return "—"
+    estimated, measured = (
+        sum(float(each[side]) for each in lines) / len(lines) for side in ("estimated", "measured")
+    )
+    off = f"{100 * (estimated / measured - 1):+.0f} %".replace("-", "−")
+    return f"{KINDS['planned'][0]} {_short(estimated)} / {_short(measured)}, {off}"
 
 
 def _short(value: float) -> str:
