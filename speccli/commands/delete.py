@@ -20,7 +20,10 @@ from speccli.commands._cluster_options import (
 from speccli.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from speccli.core.deploy.remove import Deletion
+    from speccli.core.kube.refs import Ref
 
 
 def command(
@@ -63,8 +66,8 @@ def command(
     asked = deletion(cluster, namespace, name, purge=purge)
     _show(asked)
     _ask(f"delete {name} from namespace {asked.namespace} of {cluster.context}", yes)
-    delete(cluster, asked, wait_s=limit if wait else None, say=diagnostics.say)
-    diagnostics.say(_left(asked, wait=wait))
+    kept = delete(cluster, asked, wait_s=limit if wait else None, say=diagnostics.say)
+    diagnostics.say(_left(asked, kept, wait=wait))
 
 
 def _show(asked: Deletion) -> None:
@@ -78,12 +81,21 @@ def _show(asked: Deletion) -> None:
         )
 
 
-def _left(asked: Deletion, *, wait: bool) -> str:
+def _left(asked: Deletion, kept: Sequence[Ref], *, wait: bool) -> str:
     gone = "is gone" if wait else "goes: its pods finish what they have"
+    told = [f"{asked.name} {gone}"]
     if asked.stays:
-        stays = ", ".join(map(str, asked.stays))
-        return f"{asked.name} {gone}; left: {stays} (--purge removes it)"
-    return f"{asked.name} {gone}" + (", and nothing of it is left" if wait else "")
+        told.append(f"left: {', '.join(map(str, asked.stays))} (--purge removes it)")
+    if kept:
+        told.append(f"left: {', '.join(map(str, kept))}, which these credentials may not remove")
+    if asked.unseen:
+        told.append(
+            f"whether {asked.unseen} of a fallback watch is left is not known: these credentials "
+            "may not look for it"
+        )
+    if wait and len(told) == 1:
+        return f"{told[0]}, and nothing of it is left"
+    return "; ".join(told)
 
 
 def _ask(what: str, yes: bool) -> None:

@@ -87,7 +87,23 @@ def test_what_is_not_waited_for_is_not_called_gone(wait: bool, said: str) -> Non
     from speccli.commands.delete import _left
     from speccli.core.deploy.remove import Deletion
 
-    assert _left(Deletion("chat", "llm", (), ()), wait=wait).startswith(said)
+    assert _left(Deletion("chat", "llm", (), ()), (), wait=wait).startswith(said)
+
+
+def test_what_is_left_or_could_not_be_looked_for_is_not_called_gone() -> None:
+    from speccli.commands.delete import _left
+    from speccli.core.deploy.remove import Deletion
+    from speccli.core.kube.refs import LEASES, Ref
+
+    lease = Ref(LEASES, "Lease", "chat-fallback", "llm")
+    whole = Deletion("chat", "llm", (), ())
+    assert _left(whole, (), wait=True) == "chat is gone, and nothing of it is left"
+    kept = _left(whole, (lease,), wait=True)
+    assert kept == "chat is gone; left: Lease chat-fallback, which these credentials may not remove"
+    unseen = _left(Deletion("chat", "llm", (), (), unseen=lease), (), wait=True)
+    assert unseen.startswith(
+        "chat is gone; whether Lease chat-fallback of a fallback watch is left"
+    )
 
 
 def test_rollback_accepts_findings_that_are_typed() -> None:

@@ -29,6 +29,8 @@ class Deletion:
     """Claims: what they hold takes long to be made again."""
     watch: str | None = None
     """Who leads its `fallback watch`, as its Lease has it: it would make that again."""
+    unseen: Ref | None = None
+    """The Lease of such a watch, which these credentials may not look for."""
 
 
 def deletion(cluster: Cluster, given: str | None, name: str, *, purge: bool) -> Deletion:
@@ -49,21 +51,24 @@ def deletion(cluster: Cluster, given: str | None, name: str, *, purge: bool) -> 
     own = Ref("v1", "ConfigMap", record.name_of(name), namespace).identity
     # The record goes last: while it is there, a deletion that was cut short can be found.
     goes = [ref for ref in found if ref.identity != own and (purge or ref.kind not in apply.KEPT)]
-    lease = _lease(cluster, namespace, name)
+    lease, unseen = _lease(cluster, namespace, name)
     goes += [Ref.of(lease)] if lease else []
     goes += [ref for ref in found if ref.identity == own]
     stays = [] if purge else [ref for ref in found if ref.kind in apply.KEPT]
     watch = ((lease or {}).get("spec") or {}).get("holderIdentity")
-    return Deletion(name, namespace, tuple(goes), tuple(stays), watch)
+    return Deletion(name, namespace, tuple(goes), tuple(stays), watch, unseen)
 
 
-def _lease(cluster: Cluster, namespace: str, name: str) -> dict[str, Any] | None:
-    """That of its fallback watch; None where there is none, or it is not to be seen."""
+def _lease(cluster: Cluster, namespace: str, name: str) -> tuple[dict[str, Any] | None, Ref | None]:
+    """That of its fallback watch, where there is one; else which could not be looked for."""
+    asked = Ref(LEASES, "Lease", record.fallback_name(name), namespace)
     try:
-        there = cluster.get(LEASES, "Lease", record.fallback_name(name), namespace)
-    except (Denied, NotInstalled):
-        return None
-    return there if there is not None and apply.is_ours(there, name, namespace) else None
+        there = cluster.get(asked.api_version, asked.kind, asked.name, namespace)
+    except NotInstalled:
+        return None, None
+    except Denied:
+        return None, asked
+    return (there if there and apply.is_ours(there, name, namespace) else None), None
 
 
 def _record_or_none(cluster: Cluster, namespace: str, name: str) -> Record | None:
@@ -77,17 +82,26 @@ def _record_or_none(cluster: Cluster, namespace: str, name: str) -> Record | Non
 def delete(
     cluster: Cluster, asked: Deletion, *, wait_s: float | None, say: Callable[[str], None]
 ) -> list[Ref]:
-    """Take it away; what was there.
+    """Take it away; what stays all the same: a Lease that may not be removed keeps nothing else.
 
     `wait_s`: how long each object may take to be gone, pods with their drain included.
+
+    Raises:
+        ClusterError: another object may not be removed, or does not go.
     """
-    gone = []
+    kept = []
     for ref in asked.goes:
-        removed = apply.remove(cluster, [ref], wait_s=wait_s)
-        gone += removed
+        try:
+            removed = apply.remove(cluster, [ref], wait_s=wait_s)
+        except Denied as error:
+            if ref.kind != "Lease":
+                raise
+            kept.append(ref)
+            say(f"{ref} stays: {error.message}")
+            continue
         if removed:
             say(f"removed {ref}")
-    return gone
+    return kept
 
 
 def restored(cluster: Cluster, given: str | None, name: str, number: int | None) -> Asked:

@@ -590,6 +590,32 @@ def test_a_deletion_takes_the_lease_of_the_watch_along_and_says_who_holds_it(
     assert ("Lease", "chat-fallback") not in fake.objects
 
 
+@pytest.mark.parametrize("denied", ["get", "delete"])
+def test_a_lease_that_is_out_of_reach_keeps_nothing_else_and_is_told(
+    denied: str, fake: FakeCluster, heard: Heard
+) -> None:
+    deploy(fake, heard, asked())
+    fake.objects["Lease", "chat-fallback"] = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {
+            "name": "chat-fallback",
+            "namespace": "llm",
+            "managedFields": [{"manager": "specctl"}],
+        },
+    }
+    setattr(fake, "kept" if denied == "delete" else "denied", frozenset({"Lease"}))
+    what = deletion(fake, None, "chat", purge=True)  # type: ignore[arg-type]
+    kept = delete(fake, what, wait_s=None, say=heard.say)  # type: ignore[arg-type]
+    assert {kind for kind, _ in fake.objects} == {"Namespace", "Lease"}
+    assert [str(ref) for ref in kept] == (["Lease chat-fallback"] if denied == "delete" else [])
+    assert ("Lease chat-fallback stays: not allowed" in heard) is (denied == "delete")
+    assert str(what.unseen) == ("None" if denied == "delete" else "Lease chat-fallback")
+    fake.denied = frozenset()
+    with pytest.raises(UsageError, match="no deployment chat"):
+        deletion(fake, None, "chat", purge=True)  # type: ignore[arg-type]
+
+
 def _policy(fake: FakeCluster) -> list[str]:
     rules = fake.objects["NetworkPolicy", "chat"]["spec"]["ingress"]
     peers = (peer for rule in rules for peer in rule["from"])
