@@ -63,7 +63,7 @@ def from_answer(answer: Answer, where: str) -> Present:
         said = next((e.reason for e in answer.snapshot.engines if e.reason), "there is none")
         return Present.nothing(f"no engine could be read: {said}")
     found = [Heard(each, "live") for each in answer.findings if each.severity != "info"]
-    if dark := _mostly_dark(answer):
+    if dark := _in_the_dark(answer):
         nothing = Present.nothing(dark)
         return replace(nothing, findings=tuple(found), simulated=answer.snapshot.simulated)
     fleet = answer.snapshot.fleet
@@ -77,14 +77,17 @@ def from_answer(answer: Answer, where: str) -> Present:
     return Present(tuple(found), batch, running, simulated=answer.snapshot.simulated)
 
 
-def _mostly_dark(answer: Answer) -> str | None:
+def _in_the_dark(answer: Answer) -> str | None:
     """Why those that could be read do not speak for all; None: they do.
 
     A warm standby that nobody asks anything says nothing of the servers that have the requests.
     """
-    every = answer.snapshot.engines
+    snapshot, every = answer.snapshot, answer.snapshot.engines
     dark = [each for each in every if each.engine == "?"]
-    if answer.snapshot.pooled_engines or len(dark) <= len(every) / 2:
+    if snapshot.pooled_engines or not dark:
+        return None
+    idle = not snapshot.fleet.batch_size.value and not snapshot.fleet.running.value
+    if not idle and len(dark) <= len(every) / 2:
         return None
     return f"{len(dark)} of {len(every)} engines could not be read: {dark[0].reason}"
 

@@ -95,6 +95,37 @@ def test_where_most_servers_are_not_to_be_read_the_others_do_not_speak_for_them(
         assert now.unknown == "2 of 3 engines could not be read: connect refused"
 
 
+@pytest.mark.parametrize(
+    ("idle", "dark"),
+    [
+        pytest.param(1, 1, id="half"),
+        pytest.param(2, 1, id="two-idle"),
+        pytest.param(1, 2, id="most"),
+    ],
+)
+def test_servers_that_run_nothing_do_not_speak_for_one_that_is_not_to_be_read(
+    idle: int, dark: int
+) -> None:
+    def page(at: float) -> list[Scrape]:
+        told = [
+            answer(at, f"http://idle-{i}:8000", Engine(gen=800, running=0.0)) for i in range(idle)
+        ]
+        return [*told, *(silence(at, target) for target in (B, C)[:dark])]
+
+    now = from_answer(Answer(snapshot(page(0.0), page(10.0)), ()), "chat")
+    words = f"{dark} of {idle + dark} engines could not be read: connect refused"
+    assert (now.batch.value, now.running.value) == (None, None)
+    assert (now.batch.reason, now.running.reason, now.unknown) == (words, words, words)
+
+
+def test_servers_that_all_can_be_read_and_run_nothing_are_idle() -> None:
+    def page(at: float) -> list[Scrape]:
+        return [answer(at, target, Engine(gen=800, running=0.0)) for target in (A, B)]
+
+    now = from_answer(Answer(snapshot(page(0.0), page(10.0)), ()), "chat")
+    assert (now.running.value, now.unknown) == (0.0, None)
+
+
 def test_what_was_said_long_ago_says_nothing_of_now(tmp_path: Path) -> None:
     environment = _keep(tmp_path, SLIDE, ago=4000.0)
     assert with_remembered(NOBODY, SOURCE, "chat", environment, AT) is NOBODY
