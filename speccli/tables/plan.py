@@ -151,7 +151,8 @@ def _estimate(plan: Plan) -> list[RenderableType]:
         lines.append(Text(words))
     elif k:
         lines.append(Text("nobody has measured this pair's acceptance: only what it must reach"))
-    return [*lines, Text(f"error: {error_of(plan.facts.target_shape)}", "dim")]
+    error = error_of(plan.facts.target_shape, plan.facts.gpu)
+    return [*lines, Text(f"error: {error}", "dim")]
 
 
 def _measured(found: Measured) -> list[RenderableType]:

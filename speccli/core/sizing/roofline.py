@@ -167,9 +167,13 @@ class _Rates(NamedTuple):
 
 def _rates(setting: Setting) -> _Rates:
     flops = setting.gpu.flops
-    if setting.target.quantization == "fp8" and setting.gpu.fp8_native:
+    if _multiplies_fp8(setting.target, setting.gpu):
         return _Rates(FP8_BANDWIDTH_SHARE, flops["fp8"] * FP8_FLOPS_SHARE, FP8_BLEND)
     return _Rates(BANDWIDTH_SHARE, flops["bf16"] * FLOPS_SHARE, BLEND)
+
+
+def _multiplies_fp8(target: Shape, gpu: Gpu) -> bool:
+    return target.quantization == "fp8" and gpu.fp8_native
 
 
 def _drafting(setting: Setting, batch: int, k: int, prefill: float) -> float:
@@ -256,8 +260,8 @@ def break_even(setting: Setting, batch: int, k: int) -> float:
     return (low + high) / 2
 
 
-def error_of(target: Shape) -> str:
+def error_of(target: Shape, gpu: Gpu) -> str:
     """Where the estimate's error comes from, and how large it is known to be."""
     if target.moe:
         return ERROR_MOE
-    return ERROR_FP8 if target.quantization == "fp8" else ERROR
+    return ERROR_FP8 if _multiplies_fp8(target, gpu) else ERROR

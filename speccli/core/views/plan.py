@@ -150,7 +150,7 @@ def _estimate(plan_: Plan) -> dict[str, Any] | None:
     estimate = plan_.estimate
     if estimate is None:
         return None
-    known = estimate.length is not None
+    known, shape = estimate.length is not None, plan_.facts.target_shape
     levels = [
         {
             "batch": level.batch,
@@ -168,7 +168,7 @@ def _estimate(plan_: Plan) -> dict[str, Any] | None:
         "acceptance_length": round(estimate.length, 3) if estimate.length else None,
         "crossover_batch": estimate.crossover,
         "levels": levels,
-        "error": roofline.error_of(plan_.facts.target_shape) if plan_.facts.target_shape else None,
+        "error": roofline.error_of(shape, plan_.facts.gpu) if shape else None,
     }
 
 

@@ -96,7 +96,7 @@ def test_the_error_of_fp8_is_the_one_that_is_printed() -> None:
     ]
     assert sum(errors) / len(errors) < 0.075
     assert 0.15 < max(errors) < 0.18
-    told = roofline.error_of(QWEN_FP8)
+    told = roofline.error_of(QWEN_FP8, GPUS["h200"])
     assert "15 rows" in told
     assert "7 % off on average, 17 % at worst" in told
 
@@ -114,12 +114,14 @@ def test_fp8_earns_more_where_it_is_multiplied_than_where_it_is_unpacked() -> No
         for gpu in GPUS_OF_FP8
     ]
     assert at[0] / plain[0] > at[1] / plain[1]
+    words = [roofline.error_of(QWEN_FP8, GPUS[gpu]) for gpu in GPUS_OF_FP8]
+    assert words == [roofline.ERROR_FP8, roofline.ERROR]
 
 
 def test_a_mixture_of_experts_says_that_it_was_not_fitted() -> None:
     mixture = replace(SHAPES["8b"], experts=8, active_experts=2)
-    assert roofline.error_of(mixture) == roofline.ERROR_MOE
-    assert roofline.error_of(SHAPES["8b"]) == roofline.ERROR
+    assert roofline.error_of(mixture, GPUS["h200"]) == roofline.ERROR_MOE
+    assert roofline.error_of(SHAPES["8b"], GPUS["h200"]) == roofline.ERROR
 
 
 @given(st.floats(1.0, 7.9), st.integers(1, 7))
