@@ -300,23 +300,25 @@ def test_answers_of_another_length_than_was_asked_are_told_in_every_form() -> No
 
 
 @pytest.mark.parametrize(
-    ("temperature", "positions", "said"),
+    ("name", "temperature", "first", "said"),
     [
-        pytest.param(0.7, (0.04, 0.004, 0.004), "server is at fault, not the draft", id="sampled"),
-        pytest.param(0.0, (0.04, 0.004, 0.004), "belongs to another target", id="greedy"),
-        pytest.param(0.7, (0.3, 0.02, 0.0), None, id="a-bad-draft-is-no-broken-one"),
+        pytest.param("eagle3", 0.7, 0.04, "server is at fault, not the draft", id="sampled"),
+        pytest.param("eagle3", 0.0, 0.04, "belongs to another target", id="greedy"),
+        pytest.param("ngram", 0.0, 0.04, "seldom came again", id="no-weights"),
+        pytest.param("eagle3", 0.7, 0.3, None, id="a-bad-draft-is-no-broken-one"),
     ],
 )
 def test_drafts_that_are_next_to_never_accepted_are_told_in_every_form(
-    temperature: float, positions: tuple[float, ...], said: str | None
+    name: str, temperature: float, first: float, said: str | None
 ) -> None:
-    arms = [PLAIN, Planted("eagle3", {}, positions=positions)]
+    arms = [PLAIN, Planted(name, {}, name, positions=(first, first / 10, first / 10))]
     result = bench(arms, batches=(8,), prompts=20)
     came = replace(result.provenance, temperature=temperature)
     result = replace(result, provenance=came)
-    for name, text in texts(report(result)).items():
-        assert ("draft tokens accepted, next to none" in text) == (said is not None), name
-        assert said is None or said in text, name
+    for form, text in texts(report(result)).items():
+        assert ("draft tokens accepted, next to none" in text) == (said is not None), form
+        assert said is None or said in text, form
+        assert ("another target" in text) == (said is not None and "another" in said), form
     table = _printed(run_table(result))
     assert (said or "") in table
     assert ("next to none" in table) == (said is not None)
