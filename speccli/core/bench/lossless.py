@@ -161,23 +161,25 @@ def _partings(
     ours: Mapping[str, Any], theirs: Mapping[str, Any], places: Mapping[str, list[Place]]
 ) -> tuple[Share | None, tuple[Located, ...]]:
     """Where texts part, each two texts once; `places`: where both arms answered a prompt."""
-    both = [prompt for prompt in ours if prompt in theirs]
+    both, found = 0, []
+    for prompt, mine in ours.items():
+        known = theirs.get(prompt)
+        pairs = [
+            (text, plain)
+            for place in places.get(prompt) or [_FIRST]
+            if (text := text_at(mine, place)) is not None
+            and (plain := text_at(known, place)) is not None
+        ]
+        both += bool(pairs)
+        for text, plain in dict.fromkeys(pairs):
+            parted = parting(text, plain)
+            if parted is not None:
+                found.append(Located(prompt, _classed(text, parted, known or {})))
     if not both:
         return None, ()
-    found = []
-    for prompt in both:
-        mine, known = ours[prompt], theirs[prompt]
-        pairs = [
-            (text_at(mine, place), text_at(known, place))
-            for place in places.get(prompt) or [_FIRST]
-        ]
-        for text, plain in dict.fromkeys(pairs):
-            parted = parting(str(text), str(plain))
-            if parted is not None:
-                found.append(Located(prompt, _classed(str(text), parted, known)))
     found.sort(key=lambda each: (KINDS.index(each.parting.kind), each.parting.token))
     off = len({each.prompt for each in found})
-    return Share(len(both) - off, len(both)), tuple(found)
+    return Share(both - off, both), tuple(found)
 
 
 def _classed(text: str, parted: Parting, known: Mapping[str, Any]) -> Parting:

@@ -22,11 +22,13 @@ def keep(
 
     Args:
         texts: Those so far, by `dataset/id`.
-        answers: `dataset/id` and text of each answer of the row.
+        answers: `dataset/id` and text of each answer of the row; one without a text is left out.
         place: Of the row; measured again, its texts replace the former ones.
     """
     found = dict(texts)
     for name, text in answers:
+        if text is None:
+            continue
         known = dict(found.get(name, {"text": text}))
         others = [each for each in known.pop("others", ()) if _place(each) != place]
         if text != known["text"]:
@@ -41,12 +43,14 @@ def text_at(kept: Kept | None, place: Place) -> str | None:
     if kept is None:
         return None
     others = (each["text"] for each in kept.get("others", ()) if _place(each) == place)
-    return str(next(others, kept.get("text", "")))
+    text = next(others, kept.get("text"))
+    return text if isinstance(text, str) else None
 
 
 def every_text(kept: Kept) -> set[str]:
     """All that was written to the prompt."""
-    return {str(kept.get("text", "")), *(str(each["text"]) for each in kept.get("others", ()))}
+    texts = (kept.get("text"), *(each["text"] for each in kept.get("others", ())))
+    return {text for text in texts if isinstance(text, str)}
 
 
 def _place(other: Mapping[str, Any]) -> Place:

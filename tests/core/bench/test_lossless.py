@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from speccli.core.bench.lossless import lossless
+from speccli.core.bench.lossless import Share, lossless
 from speccli.core.bench.results import Result
 from tests.support.benches import PLAIN, Planted, bench
 
@@ -43,6 +43,16 @@ def test_answers_are_counted_beside_the_baseline_and_beside_themselves() -> None
     assert arm.beside.differing == pytest.approx(1 / 8)
     assert (arm.itself.same, arm.itself.pairs) == (3, 4)
     assert arm.texts is None
+
+
+def test_where_a_text_is_missing_nothing_parts_and_nothing_is_the_same() -> None:
+    texts: dict[str, dict[str, Any]] = {
+        "none": {"s/1": {"text": None}, "s/2": {"text": "a"}, "s/3": {"text": "a"}},
+        "eagle3": {"s/1": {"text": None}, "s/2": {"text": None}, "s/3": {"text": "a"}},
+    }
+    (arm,) = lossless(greedy(texts, batches=(8,))).arms
+    assert arm.texts == Share(1, 1)
+    assert arm.partings == ()
 
 
 def test_partings_are_located_and_classed_the_worst_first() -> None:

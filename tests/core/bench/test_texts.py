@@ -14,6 +14,14 @@ def test_a_text_is_kept_once_and_again_where_it_is_another() -> None:
     assert text_at(texts.get("s/3"), FIRST) is None
 
 
+def test_an_answer_without_a_text_has_none() -> None:
+    texts = keep({}, [("s/1", None), ("s/2", "a")], FIRST)
+    assert keep(texts, [("s/2", None)], SECOND) == {"s/2": {"text": "a"}}
+    older = {"text": None, "others": [{"batch": 1, "rate": None, "repeat": 0, "text": "a"}]}
+    assert [text_at(older, place) for place in (FIRST, SECOND)] == [None, "a"]
+    assert every_text(older) == {"a"}
+
+
 def test_a_row_that_is_measured_again_replaces_its_texts() -> None:
     texts = keep(keep({}, [("s/1", "a")], FIRST), [("s/1", "b")], SECOND)
     again = keep(texts, [("s/1", "c")], SECOND)
