@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from math import sqrt
 from pathlib import Path
 from statistics import mean
@@ -131,6 +132,40 @@ def test_what_answers_told_on_the_cpu_is_what_the_counters_showed() -> None:
         if row.batch == 1:  # no fillers: every request of the row is a measured one
             assert row.acceptance.drafts == counted.drafts
             assert row.acceptance.accepted_tokens == counted.accepted_tokens
+
+
+def test_sampling_on_the_cpu_is_the_table() -> None:
+    told = json.loads(CPU.with_name("bench-cpu-135m-sampled.json").read_text())
+    rates: dict[tuple[object, ...], str] = {}
+    drafted = [row["draft_tokens"] for row in told["rows"]]
+    for row in told["rows"]:
+        rate = f"{row['accepted_tokens'] / row['draft_tokens']:.3f}"
+        kind = (row["arm"], row["endpoint"], row["seeds"], row["temperature"])
+        rates[(*kind, row["replaced"])] = rate
+    page = (DOCS / "bench.md").read_text()
+    _, _, section = page.partition("### Sampling with a draft on vLLM 0.32 for CPUs")
+    table = [line for line in section.partition("\n### ")[0].splitlines() if "| 0." in line]
+
+    def line(name: str, *kind: object) -> str:
+        replaced = rates.pop((*kind, True), "")
+        return f"| {name} | {rates.pop((*kind, False))} | {replaced} |".replace("|  |", "| |")
+
+    greedy = {
+        "completions": rates.pop(("eagle3", "completions", False, 0.0, False)),
+        "n-gram": rates.pop(("ngram", "chat", False, 0.0, False)),
+    }
+    assert table == [
+        line("0", "eagle3", "chat", False, 0.0),
+        line("0.01", "eagle3", "chat", False, 0.01),
+        line("0.7", "eagle3", "chat", False, 0.7),
+        line("0.7, a seed in each request", "eagle3", "chat", True, 0.7),
+        line(f"0.7, completions (0: {greedy['completions']})", "eagle3", "completions", False, 0.7),
+        line("1.0", "eagle3", "chat", False, 1.0),
+        line("2.0", "eagle3", "chat", False, 2.0),
+        line(f"0.7, n-gram (0: {greedy['n-gram']})", "ngram", "chat", False, 0.7),
+    ]
+    assert rates == {}
+    assert f"({min(drafted)} to {max(drafted):,} drafted each)" in section
 
 
 def test_the_sweep_of_k_is_the_table_and_the_k_that_is_emitted() -> None:
