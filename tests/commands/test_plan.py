@@ -72,6 +72,15 @@ def test_plan_json_is_the_contracts() -> None:
     assert (finding["code"], finding["rule"]) == ("PAIR_UNREAD", "P-UNREAD")
 
 
+def test_the_error_is_of_the_rates_that_were_used() -> None:
+    """The A100 does not multiply FP8: its estimate is BF16's."""
+    for gpu, of_fp8 in (("h100", True), ("a100", False)):
+        words = ("plan", "llama-3.3-70b-none-h100", "--set", f"hardware.gpu={gpu}")
+        told = json.loads(specctl(*words, "-o", "json").stdout)["estimate"]["error"]
+        assert ("roofline for FP8" in told) == of_fp8
+        assert ("roofline for FP8" in specctl(*words).stdout) == of_fp8
+
+
 def test_the_engine_line_can_be_copied_from_the_table() -> None:
     answer = specctl("plan", "gpt-oss-120b-eagle3-h200")
     line = answer.stdout[answer.stdout.index("vllm serve") :]
