@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import re
 import sys
 import traceback
@@ -115,7 +116,29 @@ def _load(name: str) -> Any:
         group.command(name, epilog=EXIT_CODES)(module.command)
     command = typer.main.get_command(group)
     command.name = name
+    _refuse_no_numbers(command)
     return command
+
+
+def _refuse_no_numbers(command: Any) -> None:
+    """Have every option of a command, and of those below it, refuse NaN and infinity.
+
+    Here and not at each option: Typer takes both for a float, and NaN passes any range.
+    """
+    for below in getattr(command, "commands", {}).values():
+        _refuse_no_numbers(below)
+    for parameter in command.params:
+        parameter.callback = _finite(parameter.callback)
+
+
+def _finite(then: Callable[..., Any] | None) -> Callable[..., Any]:
+    def check(context: Any, parameter: Any, value: Any) -> Any:
+        if isinstance(value, float) and not math.isfinite(value):
+            said = f"{value} is not a finite number."
+            raise typer.BadParameter(said, ctx=context, param=parameter)
+        return value if then is None else then(context, parameter, value)
+
+    return check
 
 
 def _coded(run: Callable[[], Any]) -> int:

@@ -139,7 +139,8 @@ def load(
             merged[name] = tuple(each for part in merged[name] if (each := part.strip()))
     for name, value in merged.items():
         if wrong := _out_of_range(name, value):
-            raise UsageError(f"{name} is {value!r}; {wrong}", hint="see specctl status --help")
+            flag = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{name} is {value!r}; {wrong}", hint=f"give another {flag}")
     return Settings(**merged)
 
 
