@@ -38,6 +38,7 @@ def import_(
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="The bench's.", show_default="as --out")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
 ) -> None:
     """Take over results of vllm bench serve, AIPerf and GuideLLM.
 
@@ -46,8 +47,9 @@ def import_(
     unknown in the bench, with the reason.
     """
     from speccli.core.bench.form import write
-    from speccli.core.bench.imports import import_files
+    from speccli.core.bench.imports import import_files, refuse_to_lose
 
+    refuse_to_lose(out, files, force=force)
     result = import_files(
         files, dataset=dataset, baseline=baseline, name=name or out.stem, stand_in=stand_in
     )

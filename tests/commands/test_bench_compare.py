@@ -139,6 +139,41 @@ def test_imported_files_are_written_as_a_bench() -> None:
     assert run("compare", "got.json").exit_code == 3, "measured once"
 
 
+def test_an_import_overwrites_a_file_only_by_force() -> None:
+    Path("got.json").write_text("kept")
+    words = "import", f"none={VLLM}", "--out", "got.json"
+    refused = run(*words)
+    assert (refused.exit_code, refused.stdout) == (64, "")
+    assert "error: got.json exists" in refused.stderr
+    assert "--force overwrites it" in refused.stderr
+    assert Path("got.json").read_text() == "kept"
+    assert run(*words, "--force").exit_code == 0
+    assert form.read(Path("got.json")).name == "got"
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]], ids=["", "forced"])
+@pytest.mark.parametrize(
+    ("given", "out"),
+    [
+        pytest.param("a=vllm.json", "vllm.json", id="itself"),
+        pytest.param("vllm.json", "link.json", id="by-a-link"),
+        pytest.param("run", "run/profile_export_aiperf.json", id="in-a-folder"),
+        pytest.param("run", "run/inputs.json", id="beside-it"),
+    ],
+)
+def test_an_import_never_overwrites_what_it_reads(given: str, out: str, force: list[str]) -> None:
+    Path("vllm.json").write_text(VLLM.read_text())
+    Path("link.json").symlink_to("vllm.json")
+    Path("run").mkdir()
+    Path("run/profile_export_aiperf.json").write_text("{}")
+    Path("run/inputs.json").write_text("{}")
+    before = Path(out).read_text()
+    refused = run("import", given, "--out", out, *force)
+    assert (refused.exit_code, refused.stdout) == (64, "")
+    assert f"error: {out} is a result that is read" in refused.stderr
+    assert Path(out).read_text() == before
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -30,6 +30,7 @@ from speccli.core.errors import UsageError
 from speccli.core.values import Number
 
 DATASET = "imported"
+_AIPERF = "profile_export_aiperf.json"
 _METHODS = ("none", "eagle3", "eagle", "p-eagle", "ngram", "draft_model", "mtp", "dflash")
 NO_PROMPTS = "the file holds no prompts: whether they are those of another file cannot be told"
 _HINT = "want a result of vllm bench serve (--save-result), AIPerf or GuideLLM"
@@ -42,7 +43,7 @@ def read_levels(path: Path) -> list[Level]:
         UsageError: the file is missing, or of no form that is known.
     """
     if path.is_dir():
-        path = path / "profile_export_aiperf.json"
+        path = path / _AIPERF
     found = [level for document in _documents(path) for level in _levels(document, path)]
     if not found:
         raise UsageError(f"{path} is empty", hint=_HINT)
@@ -121,10 +122,35 @@ def import_files(
     )
 
 
+def refuse_to_lose(out: Path, files: Sequence[str], *, force: bool) -> None:
+    """Refuse to write where something is already; nothing is touched.
+
+    Raises:
+        UsageError: `out` exists and `force` is not given, or it is one of those that are read.
+    """
+    try:
+        there = out.exists()
+        same = there and any(
+            each.exists() and out.samefile(each) for given in files for each in _read_of(given)
+        )
+    except OSError as error:
+        raise UsageError(f"cannot write {out}: {error.strerror}") from error
+    if same:
+        raise UsageError(f"{out} is a result that is read", hint="write to another file")
+    if there and not force:
+        raise UsageError(f"{out} exists", hint="--force overwrites it")
+
+
+def _read_of(given: str) -> tuple[Path, ...]:
+    path = _split(given)[1]
+    path = path / _AIPERF if path.is_dir() else path
+    return aiperf.files(path) if path.name.endswith("_aiperf.json") else (path,)
+
+
 def _once(paths: Sequence[Path]) -> None:
     """A copy of a measurement is no further repeat."""
     known: dict[bytes, Path] = {}
-    for path in (p / "profile_export_aiperf.json" if p.is_dir() else p for p in paths):
+    for path in (p / _AIPERF if p.is_dir() else p for p in paths):
         if path.is_file() and path.stat().st_size:
             first = known.setdefault(hashlib.sha256(path.read_bytes()).digest(), path)
             if first is not path:

@@ -19,6 +19,8 @@ from speccli.core.bench.spread import spread
 from speccli.core.errors import UsageError
 from speccli.core.values import Number
 
+_PROMPTS = "inputs.json"
+_COUNTERS = "server_metrics_export.json"
 _NS = 1e-9
 _MS = 1e-3
 _FULL = 0.9
@@ -90,6 +92,12 @@ def _load(fields: Fields) -> tuple[int | None, float | None]:
     return int(concurrency), None
 
 
+def files(path: Path) -> tuple[Path, ...]:
+    """A summary and what is read from beside it; none of them need exist."""
+    others = path.with_name(_PROMPTS), path.with_name(_COUNTERS)
+    return path, _beside(path, ".jsonl"), *others
+
+
 def _beside(path: Path, suffix: str) -> Path:
     """A file of the same run: `profile_export_aiperf.json` → `profile_export` + suffix."""
     return path.with_name(path.name.removesuffix(".json").removesuffix("_aiperf") + suffix)
@@ -99,7 +107,7 @@ def _records(path: Path) -> tuple[Samples, Mapping[str, int], Spread, str | None
     records = _beside(path, ".jsonl")
     if not records.is_file():
         return Samples(), {}, Spread.unknown(f"{records.name} is not beside it"), None
-    prompts = _prompts(path.with_name("inputs.json"))
+    prompts = _prompts(path.with_name(_PROMPTS))
     good, errors, gaps = [], Counter[str](), list[float]()
     for number, line in enumerate(_lines(records), 1):
         record = Fields(line, f"{records} line {number}")
@@ -180,9 +188,7 @@ def _summaries(fields: Fields, n: int, gaps: Spread) -> Latencies:
 def _acceptance(path: Path) -> Acceptance:
     """From the server metrics that AIPerf scraped meanwhile, where it did."""
     try:
-        metrics = json.loads(
-            path.with_name("server_metrics_export.json").read_text(encoding="utf-8")
-        )["metrics"]
+        metrics = json.loads(path.with_name(_COUNTERS).read_text(encoding="utf-8"))["metrics"]
         drafts, drafted, accepted = (
             sum(_grown(metrics, name)) for name in ("drafts", "draft_tokens", "accepted_tokens")
         )
