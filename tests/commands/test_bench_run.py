@@ -60,6 +60,17 @@ def test_json_is_the_file_itself(url: str, tmp_path: Path) -> None:
     assert all(each["text"] for each in texts.values())
 
 
+def test_a_refused_try_leaves_no_file_in_the_way_of_the_next(url: str, tmp_path: Path) -> None:
+    out = tmp_path / "b.json"
+    words = f"specctl bench run --arm e={url} --batch 4 --requests 4 --repeats 1 --out {out}"
+    refused = shell(f"{words} --max-tokens 20000")
+    assert refused.returncode == 64
+    assert "do not fit into a context" in refused.stderr
+    assert not out.exists()
+    corrected = shell(f"{words} --max-tokens 8")
+    assert corrected.returncode == 0, corrected.stderr
+
+
 def test_interrupted_it_keeps_what_is_done_and_goes_on_from_there(url: str, tmp_path: Path) -> None:
     out = tmp_path / "b.json"
     words = f"bench run --arm eagle3={url} --batch 4 --requests 4 --max-tokens 8 --out {out}"
@@ -95,7 +106,7 @@ def test_told_to_stop_it_takes_the_tool_it_called_along(url: str, tmp_path: Path
         process.send_signal(signal.SIGTERM)
         _, stderr = process.communicate(timeout=120)
     assert process.returncode == 143, stderr
-    assert "0 of 3 rows are kept" in stderr
+    assert "interrupted: nothing was measured yet" in stderr
     left = [path.read_text() for path in Path("/proc").glob("[0-9]*/cmdline") if _readable(path)]
     assert not [line for line in left if str(tmp_path) in line]
 

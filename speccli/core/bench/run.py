@@ -320,9 +320,9 @@ class _Bench:
         self.keep()
 
     def keep(self) -> None:
-        """Write the file as things stand."""
+        """Write the file as things stand, once there is a row: an empty one would be in the way."""
         result = self.result
-        if not result.arms:
+        if not result.rows:
             return
         order = {key: i for i, key in enumerate(self._spec.rows())}
         rows = sorted(
