@@ -114,6 +114,6 @@ def _several(
     from speccli.core.report import several
     from speccli.core.report.several_pages import write
 
-    lines = several.read_estimates(estimates) if estimates is not None else ()
+    lines, fitted = several.read_estimates(estimates) if estimates is not None else ((), "")
     parts = tuple((name, made(paths)) for name, paths in several.names(each).items())
-    return write(several.Several(parts, lines), out, now)
+    return write(several.Several(parts, lines, fitted), out, now)

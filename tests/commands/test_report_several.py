@@ -99,7 +99,7 @@ def test_estimates_stand_beside_measurements_with_their_own_mark(files: tuple[st
     lines.append(line | {"what": "tokens/s (y)", "estimated": 50.0, "measured": 50.0})
     weights = {"shape": "8b", "arm": "none", "what": "weights", "batch": None, "unit": "GiB"}
     lines.append(weights | {"estimated": 15.0, "measured": 15.1})
-    told = {"schema": "specctl.lab.estimate/v1", "lines": lines}
+    told = {"schema": "specctl.lab.estimate/v1", "lines": lines, "fitted": "Some was fitted."}
     Path("e.json").write_text(json.dumps(told))
     both(files, "--estimates", "e.json")
     text = Path("here/README.md").read_text()
@@ -108,6 +108,7 @@ def test_estimates_stand_beside_measurements_with_their_own_mark(files: tuple[st
     assert "| model | arm | weights, GiB |" in text
     assert "| 8b | none | △ 15 / 15.1, −1 % |" in text
     assert "△ estimated by" in text
+    assert "Some was fitted." in text
     assert 'class="kind planned"' in Path("here/index.html").read_text()
 
 

@@ -309,8 +309,11 @@ def _notes(result: Result, cells: Sequence[Cell]) -> Iterator[str]:
             f"{len(cells)} comparisons: each interval is 95 % taken alone; false PASSes are held "
             "to 2.5 % over the whole table by Holm's procedure, and so are false FAILs"
         )
-    if 1 < min((cell.repeats for cell in cells), default=0) < 3:
+    repeats = [cell.repeats for cell in cells]
+    if max(repeats, default=0) > 1 and min(repeats) < 3:
         yield FEW
+    if told := lent(cells):
+        yield told
     yield from _structured(result)
     untold = [row for row in result.rows if row.usable and row.contaminated is None]
     if untold:
@@ -322,6 +325,17 @@ def _notes(result: Result, cells: Sequence[Cell]) -> Iterator[str]:
     client = result.provenance.client
     if client is not None and client.saturated:
         yield f"the load generator was saturated: {client.reason or 'latencies are too long'}"
+
+
+def lent(cells: Sequence[Cell]) -> str | None:
+    """Said where an interval's scatter between runs is that of other loads; None where none is."""
+    once = [cell for cell in cells if cell.repeats == 1 and cell.speedup.low is not None]
+    if not once:
+        return None
+    return (
+        f"{len(once)} of {len(cells)} comparisons were measured once: how much runs differ is "
+        "taken from the others"
+    )
 
 
 def _structured(result: Result) -> Iterator[str]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from speccli.core.bench.compare import Cell
+from speccli.core.bench.compare import Cell, lent
 from speccli.core.errors import UsageError
 from speccli.core.report import words
 from speccli.core.report.build import KINDS, Report
-from speccli.core.report.sections import MARKS, Section, Table
+from speccli.core.report.sections import MARKS, Block, Section, Table
 from speccli.core.views.bench import times
 
 ESTIMATES = "specctl.lab.estimate/v1"
@@ -25,6 +25,8 @@ class Several:
     parts: tuple[tuple[str, Report], ...]
     estimates: tuple[Mapping[str, Any], ...] = ()
     """Lines of a file of estimates beside measurements."""
+    fitted: str = ""
+    """What of the estimates was fitted to what, in words."""
 
     @property
     def kinds(self) -> list[str]:
@@ -78,12 +80,17 @@ def _models(several: Several) -> Section:
                 f"{best.value} {best.note}" if best else "—",
                 told("slower than the baseline from"),
                 told("draft tokens accepted"),
-                told("cost of 1M output tokens"),
+                _cost(figures.get("cost of 1M output tokens")),
             )
         )
     columns = ("model", "largest speed-up", "slower than none from batch", "accepted", "$ / 1M")
     kind = several.kinds[0] if len({r.kind for _, r in several.parts}) == 1 else ""
     return Section("models", "What it earns", kind, (Table(columns, tuple(rows), words=True),))
+
+
+def _cost(figure: words.Figure | None) -> str:
+    """With the load it is of: a dollar at batch 8 is not one at batch 128."""
+    return f"{figure.value}: {figure.note}" if figure else "—"
 
 
 def _batches(several: Several) -> Section:
@@ -114,16 +121,20 @@ def _batches(several: Several) -> Section:
             "× over 1 is faster than without; [ ] is the 95 % interval of one comparison taken "
             "alone; ● PASS, ✖ FAIL and ○ INCONCLUSIVE are held to few false ones over all of a "
             "model's comparisons, which asks for more",
-            *(
-                f"{name}: the bench did not finish; some figures are of one run alone"
-                for name, report in several.parts
-                if not report.result.complete
-            ),
+            *_short_of(several),
         ),
     )
     kind = several.kinds[0] if len({r.kind for _, r in several.parts}) == 1 else ""
     blocks = (table, tuple(crossovers)) if crossovers else (table,)
     return Section("batches", "Speed-up by batch", kind, blocks)
+
+
+def _short_of(several: Several) -> Iterator[str]:
+    for name, report in several.parts:
+        if not report.result.complete:
+            yield f"{name}: the bench did not finish"
+        if report.comparison and (told := lent(report.comparison.cells)):
+            yield f"{name}: {told}"
 
 
 def _from(place: str) -> str:
@@ -148,8 +159,9 @@ def _planned(several: Several) -> Section:
             [f"batch {batch}" for batch in batches],
         ),
     )
-    tables = tuple(table for table in found if table.rows)
-    return Section("planned", "What specctl plan says, beside it", "planned", tables)
+    blocks: list[Block] = [table for table in found if table.rows]
+    blocks += [several.fitted] if several.fitted else []
+    return Section("planned", "What specctl plan says, beside it", "planned", tuple(blocks))
 
 
 def _beside(keys: tuple[str, ...], lines: Iterable[Mapping[str, Any]], columns: list[str]) -> Table:
@@ -213,8 +225,8 @@ def names(given: Iterable[str]) -> dict[str, list[Path]]:
     return found
 
 
-def read_estimates(path: Path) -> tuple[Mapping[str, Any], ...]:
-    """The lines of a file of estimates.
+def read_estimates(path: Path) -> tuple[tuple[Mapping[str, Any], ...], str]:
+    """The lines of a file of estimates, and what they were fitted to.
 
     Raises:
         UsageError: it cannot be read, or is something else.
@@ -231,4 +243,4 @@ def read_estimates(path: Path) -> tuple[Mapping[str, Any], ...]:
     wanted = {"shape", "arm", "what", "estimated", "measured", "unit"}
     if not isinstance(lines, list) or any(not wanted <= set(each) for each in lines):
         raise UsageError(f"--estimates: a line of {path} lacks one of {', '.join(sorted(wanted))}")
-    return tuple(lines)
+    return tuple(lines), str(document.get("fitted") or "")
