@@ -221,7 +221,8 @@ def canary(
     ] = None,
     baseline: BaselineOption = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Compare with, or replace, a baseline of another key.")
+        bool,
+        typer.Option("--force", help="Compare with a baseline of another key; overwrite NAME."),
     ] = False,
     state: StateOption = None,
     output_format: FormatOption = output.Format.TABLE,
@@ -243,6 +244,8 @@ def canary(
     settings = _settings(source, how)
     targets, _, limit_s = targets_of(settings, None, replay=source.replay)
     store = Store(state_folder(state, config.here()[0])) if record else None
+    if store is not None and record is not None:
+        store.refuse_to_lose(record, force=force)
     terms = _terms(settings, how, KeyOptions())
     clock = deadline.Clock(limit_s)
     try:

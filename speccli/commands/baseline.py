@@ -38,7 +38,7 @@ app = typer.Typer(
 def record(
     source: SourceOptions,
     key: KeyOptions,
-    name: Annotated[str, typer.Argument(help="What to call it.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it.")],
     for_: Annotated[
         str, typer.Option("--for", metavar="TIME", help="How long to watch; best a day.")
     ] = "30m",
@@ -49,7 +49,7 @@ def record(
         ),
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Engines that differ; a NAME that is something else.")
+        bool, typer.Option("--force", help="Engines that differ; overwrite NAME.")
     ] = False,
     state: StateOption = None,
     output_format: FormatOption = output.Format.TABLE,
@@ -70,6 +70,8 @@ def record(
 
     lasting = seconds(for_, what="--for")
     store = _store(state)
+    if not plain:  # before the watch: it may take a day
+        store.refuse_to_lose(name, force=force)
     opened = open_source(source.settings(), replay=source.replay, default_window_s=60.0)
     profile = Profile(look_seconds(lasting, opened.thresholds.drift_every_s), key.key())
     watched = asyncio.run(watch(opened, profile, lasting_s=lasting, tell=_tell))
@@ -110,7 +112,7 @@ def list_(state: StateOption = None, output_format: FormatOption = output.Format
 
 @app.command("show", epilog=_EPILOG)
 def show(
-    name: Annotated[str, typer.Argument(help="Its name, or a file.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, or a file.")],
     state: StateOption = None,
     output_format: FormatOption = output.Format.TABLE,
 ) -> None:
@@ -129,7 +131,8 @@ def import_(
         ),
     ],
     name: Annotated[
-        str | None, typer.Option("--name", help="What to call it.", show_default="as the file")
+        str | None,
+        typer.Option("--name", metavar="NAME", help="What to call it.", show_default="as the file"),
     ] = None,
     plain: Annotated[
         str | None,
@@ -141,7 +144,9 @@ def import_(
         str | None,
         typer.Option(metavar="ARM", help="Of a bench.", show_default="the one that speculates"),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace what is something else.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite NAME; with --plain, engines that differ.")
+    ] = False,
     state: StateOption = None,
     output_format: FormatOption = output.Format.TABLE,
 ) -> None:

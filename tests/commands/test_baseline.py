@@ -82,15 +82,56 @@ def test_record_show_list(baseline: Run, good: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_another_key_is_refused_by_its_part_unless_forced(
+def test_a_record_overwrites_a_baseline_only_by_force(
     baseline: Run, good: Path, tmp_path: Path
 ) -> None:
     assert baseline("record", "prod", "--replay", good).exit_code == 0
+    file = tmp_path / "baselines" / "prod.json"
+    kept = file.read_text()
+    # Refused before anything is read: a watch takes up to a day.
+    refused = baseline("record", "prod", "--replay", tmp_path / "none.jsonl")
+    assert (refused.exit_code, refused.stdout) == (64, "")
+    assert f"error: baseline prod exists in {file.parent}" in refused.stderr
+    assert "--force overwrites it" in refused.stderr
+    assert file.read_text() == kept
     other = recording(tmp_path / "other.jsonl", k=4)
-    refused = baseline("record", "prod", "--replay", other)
-    assert refused.exit_code == 64
-    assert "prod was recorded on something else: k 3 -> 4" in refused.stderr
     assert baseline("record", "prod", "--replay", other, "--force").exit_code == 0
+    assert json.loads(file.read_text())["key"]["k"] == 4
+
+
+def test_an_import_overwrites_a_baseline_only_by_force(baseline: Run, tmp_path: Path) -> None:
+    path = tmp_path / "bench.json"
+    path.write_text(json.dumps(BENCH))
+    assert baseline("import", path, "--name", "b").exit_code == 0
+    file = tmp_path / "baselines" / "b.json"
+    kept = file.read_text()
+    path.write_text(json.dumps(BENCH | {"num_prompts": 25}))
+    refused = baseline("import", path, "--name", "b")
+    assert (refused.exit_code, refused.stdout) == (64, "")
+    assert "error: baseline b exists" in refused.stderr
+    assert file.read_text() == kept
+    assert baseline("import", path, "--name", "b", "--force").exit_code == 0
+    assert "25 prompts" in file.read_text()
+
+
+def test_a_canary_is_not_run_where_its_name_is_taken(baseline: Run, tmp_path: Path) -> None:
+    path = tmp_path / "sound.json"
+    path.write_text(json.dumps(BENCH))
+    assert baseline("import", path).exit_code == 0
+    # No server is asked, or this were 3: nothing listens there.
+    words = ["alert", "canary", "-e", "http://127.0.0.1:9", "--record", "sound"]
+    words += ["--state", str(tmp_path)]
+    refused = CliRunner().invoke(app, words)
+    assert (refused.exit_code, refused.stdout) == (64, "")
+    assert "error: baseline sound exists" in refused.stderr
+    assert CliRunner().invoke(app, [*words, "--force"]).exit_code == 3
+
+
+@pytest.mark.parametrize("words", [("record",), ("show",)])
+def test_a_name_is_shown_as_other_commands_show_it(words: tuple[str, ...]) -> None:
+    usage = CliRunner().invoke(app, ["baseline", *words, "--help"]).stdout
+    assert "{NAME}" in usage
+    assert "{name}" not in usage
 
 
 def test_speed_without_speculation_is_added(baseline: Run, good: Path, tmp_path: Path) -> None:

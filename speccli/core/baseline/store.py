@@ -62,26 +62,33 @@ class Store:
         nearest = f"; did you mean {close[0]}?" if close else ""
         raise UsageError(f"no baseline {name!r}{nearest}", hint="`specctl baseline list` has them")
 
-    def put(self, baseline: Baseline, *, force: bool = False) -> Path:
-        """Keep one; another of its name is replaced where its key is the same.
+    def refuse_to_lose(self, name: str, *, force: bool) -> None:
+        """Refuse a name under which nothing can be put; nothing is touched.
 
         Raises:
-            UsageError: the name is none, or stands for something else and `force` is not given.
+            UsageError: the name is none, or one is kept under it and `force` is not given.
+        """
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"{name!r} cannot name a baseline", hint="letters, digits, . _ and -")
+        try:
+            there = self._path(name).exists()
+        except OSError as error:
+            raise UsageError(f"cannot read {self.folder}: {error.strerror}") from error
+        if there and not force:
+            raise UsageError(
+                f"baseline {name} exists in {self.folder}",
+                hint="--force overwrites it; or choose another name",
+            )
+
+    def put(self, baseline: Baseline, *, force: bool = False) -> Path:
+        """Keep one; with `force`, in place of another of its name.
+
+        Raises:
+            UsageError: the name is none, or one is kept under it and `force` is not given.
             StateError: it cannot be written.
         """
-        if not _NAME.fullmatch(baseline.name):
-            raise UsageError(
-                f"{baseline.name!r} cannot name a baseline", hint="letters, digits, . _ and -"
-            )
+        self.refuse_to_lose(baseline.name, force=force)
         path = self._path(baseline.name)
-        if path.is_file() and not force:
-            unlike = differences(self._read(path).key, baseline.key)
-            if unlike:
-                raise UsageError(
-                    f"{baseline.name} was recorded on something else: "
-                    + "; ".join(map(str, unlike)),
-                    hint="choose another --name, or --force to replace it",
-                )
         write_atomic(path, dumps(baseline))
         return path
 
