@@ -194,9 +194,9 @@ def _times(value: float) -> Text:
 
 
 def _guide(plan: Plan) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-    for ratio in (5, 3, 7):
-        table.add_column(ratio=ratio, overflow="fold")
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for name, ratio in (("when (▸ as in this recipe)", 5), ("use", 3), ("because", 7)):
+        table.add_column(name, ratio=ratio, overflow="fold")
     for each in guide(plan):
         style = "bold" if each.applies else "dim"
         mark = "▸ " if each.applies else "  "

@@ -62,7 +62,8 @@ ERROR_FP8 = (
 ERROR_MOE = (
     "a mixture of experts was not fitted: experts are taken to be chosen evenly. Against one "
     "public H100 report of gpt-oss-120b with EAGLE-3 (SGLang, K = 3) this says 0.9, 0.9, 1.9 times "
-    "at batch 1, 8, 64 where 1.3, 1.3, 1.4 were measured: read the direction, not the number"
+    "at batch 1, 8, 64 where 1.3, 1.3, 1.4 were measured: not even its direction holds, and only a "
+    "bench tells"
 )
 
 
