@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,11 @@ from speccli.core.findings.base import Finding
 from speccli.core.kube.record import Record, Revision, plain_recipe
 from speccli.core.recipes.load import load
 from speccli.core.recipes.model import Draft, Recipe
+from speccli.core.sources.recording import Recorder
 from speccli.core.values import Number
 from speccli.main import app
 from speccli.tables.fallback import plan_table
+from tests.core.findings.bodies import A, B, answer, good
 from tests.support.benches import PLAIN, Noise, Planted, bench
 from tests.support.golden import assert_golden
 
@@ -203,6 +206,36 @@ def test_a_recording_tells_findings_and_batch(here: Path) -> None:
     assert told["findings_unknown"] is None
     assert told["batch"]["value"] > 0
     assert "a recording" in told["batch"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("pools", "said"),
+    [
+        (("main", "standby"), "nothing speaks against it"),
+        (
+            ("main", "main"),
+            "VERSION_SKEW moves nothing: engines that should be alike differ: a rollout, under "
+            "way or half done",
+        ),
+    ],
+)
+def test_a_standby_that_differs_from_main_is_no_rollout(
+    here: Path, tmp_path: Path, pools: tuple[str, str], said: str
+) -> None:
+    file = tmp_path / "chat.jsonl"
+    recorder = Recorder(file, interval_s=60, source="scrape")
+    for at in (0, 60):
+        served = zip((A, B), ("eagle3", "ngram"), pools, strict=True)
+        recorder.write(
+            [
+                replace(answer(at, target, good(1 + 20 * at), info={"method": method}), pool=pool)
+                for target, method, pool in served
+            ]
+        )
+    recorder.close()
+    done = specctl("chat", "--replay", str(file))
+    assert done.exit_code == 0, done.stderr
+    assert said in " ".join(done.stdout.replace("│", " ").split())
 
 
 def test_the_price_may_be_given(here: Path, tmp_path: Path) -> None:

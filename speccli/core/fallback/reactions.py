@@ -44,7 +44,7 @@ NOTHING: Mapping[str, str] = {
     "STALLED": "the engine hangs: its probe or a person restarts it",
     "METRICS_MISSING": "what cannot be seen cannot be judged",
     "METRICS_INCONSISTENT": "numbers that contradict each other prove nothing",
-    "VERSION_SKEW": "a rollout is under way, or was left half done",
+    "VERSION_SKEW": "engines that should be alike differ: a rollout, under way or half done",
     "NO_TRAFFIC": "nothing is served, so nothing is lost",
     "PARTIAL_DATA": "what cannot be seen cannot be judged",
 }

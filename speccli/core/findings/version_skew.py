@@ -1,4 +1,8 @@
-"""Engines of one model that are not the same: their numbers are pooled, and mean two things."""
+"""Engines that should be alike and are not: their numbers are added up, and mean two things.
+
+Pools of one deployment are set up to differ: a standby drafts with n-gram, a canary runs another
+version. So engines are compared inside a pool; one of which no pool is known, with every other.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +24,17 @@ def check(case: Case, thresholds: Thresholds) -> Iterator[Hit]:
         if engine.increase is not None:
             models.setdefault(engine.model, []).append(engine)
     for model, engines in models.items():
-        said = list(_differences(engines))
+        said = list(dict.fromkeys(d for pool in _pools(engines) for d in _differences(pool)))
         if said:
             named = f"{model}: " if len(models) > 1 and model else ""
             yield Hit(_finding(named + "; ".join(said)), badness=len(engines), engines=0)
+
+
+def _pools(engines: Sequence[EngineSnapshot]) -> Iterator[list[EngineSnapshot]]:
+    """Engines that should be alike."""
+    known = sorted({e.pool for e in engines if e.pool is not None})
+    for pool in known or (None,):
+        yield [e for e in engines if e.pool in {pool, None}]
 
 
 def _differences(engines: Sequence[EngineSnapshot]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from speccli.core.kube.errors import ClusterError, Denied
 from speccli.core.kube.progress import Phase, pod_view
-from speccli.core.manifests.names import CONTAINER, DEPLOYMENT, PORT
+from speccli.core.manifests.names import CONTAINER, DEPLOYMENT, POOL, PORT
 from speccli.core.sources.base import Stage
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class Pod:
     restarts: int
     running: bool
     """Whether its engine's process runs, so that it may answer."""
+    pool: str | None = None
+    """Of its deployment's pools, the one it is labelled with."""
 
     @property
     def incarnation(self) -> tuple[str, int]:
@@ -134,6 +136,7 @@ def read_pod(pod: Mapping[str, Any]) -> Pod:
         crashed=view.phase == "crashed",
         restarts=view.restarts,
         running=running,
+        pool=(pod["metadata"].get("labels") or {}).get(POOL),
     )
 
 

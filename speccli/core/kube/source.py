@@ -202,7 +202,9 @@ class PodSource(ScrapeSource):
             scrape = await self._get(self._open(), target, url, headers)
             told = self._told(scrape)
         self._heard_at = time.monotonic()
-        return self._refused(target, scrape, told) if told else scrape
+        if told:
+            return self._refused(target, scrape, told)
+        return replace(scrape, pool=pod.pool) if pod is not None else scrape
 
     def _told(self, scrape: Scrape) -> dict[str, Any] | None:
         """What the API server itself says in a page's place; None where the pod spoke."""

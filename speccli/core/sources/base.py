@@ -39,6 +39,8 @@ class Scrape:
     """Where there was no answer and none is due yet, or any more: what the server is doing."""
     fix: str | None = None
     """What to do about the error, where the source knows."""
+    pool: str | None = None
+    """The pool of its deployment that the server belongs to, where the source knows."""
 
 
 def facts(told: Mapping[str, Any]) -> dict[str, Any]:

@@ -322,9 +322,11 @@ def to_scrapes(
         _spread(series, names.of(series.labels), strip, delivered, pages)
     known = {target for target, _ in pages} | delivered.keys()
     states: dict[tuple[str, float], bool] = {}
+    pools: dict[str, str | None] = {}
     for series in targets:
         target = names.of(series.labels)
         if series.labels.get("__name__") == "up":
+            pools[target] = series.labels.get("pool")
             since = delivered.get(target, 0.0)
             states |= {(target, at): float(v) > 0 for at, v in series.samples if at > since}
     for series in targets:
@@ -332,7 +334,9 @@ def to_scrapes(
             target = names.of(series.labels)
             _spread(series, target, strip, delivered, pages, only_known=True)
     found = [
-        Scrape(at, target, 200, ("\n".join(lines) + "\n").encode(), note=note)
+        Scrape(
+            at, target, 200, ("\n".join(lines) + "\n").encode(), note=note, pool=pools.get(target)
+        )
         for (target, at), lines in pages.items()
     ]
     for (target, at), is_up in states.items():

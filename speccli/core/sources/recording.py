@@ -148,6 +148,8 @@ def line_of(scrape: Scrape, *, full: bool = False) -> dict[str, Any]:
             line["truncated"] = True
         if scrape.note:
             line["note"] = redact(scrape.note)
+        if scrape.pool:
+            line["pool"] = scrape.pool
     info = facts(scrape.info)
     if info:
         line["info"] = {k: redact(v) if isinstance(v, str) else v for k, v in info.items()}
@@ -331,7 +333,7 @@ def _scrape(value: Any) -> Scrape:
     if not isinstance(body, str) or isinstance(status, bool) or not isinstance(status, int):
         raise TypeError("status is not a number or body not a string")
     kept, note = bounded(body.encode("utf-8", "replace"))
-    said = value.get("note")
+    said, pool = value.get("note"), value.get("pool")
     return Scrape(
         float(at),
         target,
@@ -340,6 +342,7 @@ def _scrape(value: Any) -> Scrape:
         truncated=bool(value.get("truncated", False)),
         note=_plain(said) if isinstance(said, str) and said else note,
         info=info,
+        pool=_plain(pool) if isinstance(pool, str) and pool else None,
     )
 
 

@@ -79,6 +79,8 @@ class EngineSnapshot:
     """Draft tokens per step the engine was started with; None where not told."""
     draft: str | None = None
     """The draft model, where the server tells it."""
+    pool: str | None = None
+    """The pool of its deployment, where the source knows; pools may differ on purpose."""
     at: float | None = None
     """When its newest sample was taken, Unix seconds."""
     started: float | None = None

@@ -37,6 +37,8 @@ class _Target:
     read_at: float | None = None
     """When it last gave an engine."""
     note: str | None = None
+    pool: str | None = None
+    """The pool it was last read as a server of."""
     info: Mapping[str, Any] = field(default_factory=dict)
     """What its process said of itself, as it said it last."""
     unidentified: bool = False
@@ -190,6 +192,7 @@ class Window:
         if target.failure is not None:
             self._say(_host(scrape.target), "answers again", at=scrape.at)
         target.failure, target.read_at, target.note = None, scrape.at, scrape.note
+        target.pool = scrape.pool or target.pool
         target.stage = target.fix = None
         told = bool(scrape.info)
         return [track for c in reading.engines if (track := self._count(c, told=told)) is not None]
@@ -252,6 +255,7 @@ class Window:
             method_told=bool(target.info.get("method") or self.settings.method),
             k=target.info.get("k") or k,
             draft=target.info.get("draft"),
+            pool=target.pool,
             at=last.at,
             started=last.started,
             resets=track.resets,

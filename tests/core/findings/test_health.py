@@ -351,6 +351,48 @@ def test_no_skew(rounds: list[list[Scrape]]) -> None:
     assert "VERSION_SKEW" not in codes(judge(*rounds))
 
 
+def of_pools(first: str | None, second: str | None) -> list[list[Scrape]]:
+    """Two servers that differ in method, K and version."""
+    one, other = zero(5, version="0.32.0"), zero(3, version="0.31.0")
+    rounds = pair(one, other, a={"method": "eagle3"}, b={"method": "ngram"})
+    return [[replace(a, pool=first), replace(b, pool=second)] for a, b in rounds]
+
+
+def test_pools_that_differ_are_no_skew() -> None:
+    assert "VERSION_SKEW" not in codes(judge(*of_pools("main", "standby")))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param("main", "main", id="one-pool"),
+        pytest.param(None, None, id="pools-not-known"),
+        pytest.param("main", None, id="one-pool-not-known"),
+        pytest.param(None, "standby", id="the-other-not-known"),
+    ],
+)
+def test_what_differs_inside_a_pool_or_where_none_is_known_is(
+    first: str | None, second: str | None
+) -> None:
+    said = only(judge(*of_pools(first, second)), "VERSION_SKEW").evidence
+    assert said == (
+        "version 0.31.0 (b:8000/0), 0.32.0 (a:8000/0); K 3 (b:8000/0), 5 (a:8000/0); "
+        "method eagle3 (a:8000/0), ngram (b:8000/0)"
+    )
+
+
+def test_a_pool_half_way_through_a_rollout_is_skew_beside_another_that_is_whole() -> None:
+    rounds = [
+        [
+            replace(answer(at, A, replace(zero(5), gen=at)), pool="main"),
+            replace(answer(at, B, replace(zero(3), gen=at)), pool="main"),
+            replace(answer(at, C, replace(zero(2), gen=at)), pool="standby"),
+        ]
+        for at in (0, 60)
+    ]
+    assert only(judge(*rounds), "VERSION_SKEW").evidence == "K 3 (b:8000/0), 5 (a:8000/0)"
+
+
 # ---- NO_TRAFFIC ----
 
 

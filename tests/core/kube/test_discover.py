@@ -166,6 +166,12 @@ def test_what_a_pod_is_doing(
     assert (seen.stage, seen.running, seen.crashed) == (stage, running, crash)
 
 
+def test_the_pool_is_the_pods_label() -> None:
+    assert read_pod(ready("a", labels={"specctl.dev/pool": "standby"})).pool == "standby"
+    assert read_pod(ready("a")).pool is None
+    assert read_pod(ready("a", labels=None)).pool is None
+
+
 def test_another_start_is_another_process() -> None:
     assert read_pod(crashed("a")).incarnation != read_pod(ready("a")).incarnation
     assert isinstance(read_pod(ready("a")), Pod)

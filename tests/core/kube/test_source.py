@@ -71,6 +71,21 @@ async def test_pods_are_read_and_called_by_their_names(api: ApiServer, tmp_path:
         assert source.present == {"chat-a", "chat-b"}
 
 
+async def test_the_pool_of_a_pod_is_known_to_what_is_made_of_its_page(
+    api: ApiServer, tmp_path: Path
+) -> None:
+    mark = {"specctl.dev/deployment": "chat", "specctl.dev/pool": "standby"}
+    api.script = Fleet(ready("chat-a"), ready("chat-standby-a", labels=mark))
+    async with reading(api, tmp_path) as source:
+        poller = Poller(source, Window(Settings()), now=time.time)
+        await poller.round()
+        snapshot = await poller.unheard()
+        assert {e.target: e.pool for e in snapshot.engines} == {
+            "chat-a": None,
+            "chat-standby-a": "standby",
+        }
+
+
 async def test_pods_that_are_not_there_yet_are_not_down(api: ApiServer, tmp_path: Path) -> None:
     fleet = Fleet(ready("up"), loading("load"), pending("wait"), terminating("end"), crashed("bad"))
     refused = status(503, "ServiceUnavailable", DIAL)

@@ -72,6 +72,16 @@ def test_labels_that_up_has_are_the_targets_and_the_engines_own_stay() -> None:
     assert found[0].body == b'vllm:x{engine="0",model_name="llama"} 1000\n'
 
 
+def test_the_label_pool_of_a_target_is_its_pool() -> None:
+    standby = OTHER | {"pool": "standby"}
+    found = to_scrapes(
+        [growing("vllm:x", 1, 0), growing("vllm:x", 1, 0, target=standby)],
+        [series("up", {0: 1}), series("up", {0: 1}, standby)],
+        {},
+    )
+    assert {scrape.target[-6:-5]: scrape.pool for scrape in found} == {"7": None, "8": "standby"}
+
+
 def test_a_target_that_is_down_says_so_and_one_that_lost_its_engine_too() -> None:
     found = to_scrapes(
         [growing("vllm:x", 1, 0)],

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from speccli.core.errors import RecordingError
 from speccli.core.sources.base import Scrape
-from speccli.core.sources.recording import Recorder, Recording
+from speccli.core.sources.recording import Recorder, Recording, scrape_of
 from speccli.core.sources.replay import ReplaySource
 from speccli.core.stats.snapshot import Snapshot
 from speccli.core.stats.window import Settings, Window
@@ -166,6 +166,17 @@ def test_full_keeps_every_line_of_the_page(tmp_path: Path) -> None:
     body = b"# HELP x y\nvllm:not_read 5\n\ngo_goroutines 3\n"
     path = record(tmp_path / "r", [[Scrape(AT, A, 200, body)]], full=True)
     assert read(path)[0].body == body
+
+
+def test_the_pool_of_a_pod_is_kept(tmp_path: Path) -> None:
+    scrapes = [Scrape(AT, A, 200, b"x 1\n", pool="standby"), Scrape(AT, B, 200, b"x 1\n")]
+    path = record(tmp_path / "r", [scrapes])
+    assert [scrape.pool for scrape in read(path)] == ["standby", None]
+
+
+@pytest.mark.parametrize("told", [7, "", None, {"a": 1}])
+def test_a_pool_that_is_no_name_is_none(told: object) -> None:
+    assert scrape_of({"at": AT, "target": A, "body": "x 1\n", "pool": told}).pool is None
 
 
 @pytest.mark.parametrize("full", [False, True])
