@@ -49,6 +49,16 @@ def test_the_exit_code_is_the_worst_verdict(speedups: dict[int, float], code: in
     assert result.stderr == ""
 
 
+def test_a_row_that_cannot_be_is_refused_and_not_left_out() -> None:
+    name = keep(planted({8: 1.5}))
+    document = json.loads(Path(name).read_text())
+    document["rows"][0]["output_tokens_per_s"]["value"] = -5
+    Path(name).write_text(json.dumps(document))
+    result = run("compare", name)
+    assert (result.exit_code, result.stdout) == (64, "")
+    assert "rows[0].output_tokens_per_s.value is -5.0; it must not be" in result.stderr
+
+
 def test_json_is_the_contracts_object_and_the_table_says_the_same() -> None:
     name = keep(planted({8: 1.5, 128: 0.8}))
     told = json.loads(run("compare", name, "-o", "json").stdout)

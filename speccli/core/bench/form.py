@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,27 @@ def _consistent(result: Result) -> None:
         lists = [getattr(row.samples, each.name) for each in fields(Samples)]
         if len({len(each) for each in lists if each}) > 1:
             raise FormError(f"rows[{i}].samples has lists of different lengths")
+    for name in ("load", "arms", "rows"):
+        for place, number in _negative(getattr(result, name), name):
+            raise FormError(f"{place} is {number}; it must not be negative")
+
+
+_SIGNED = frozenset({"low", "start_s", "gpu_memory_bytes", "client"})
+"""Fields that may hold a number under 0: an interval's end, differences, a timer that is early."""
+
+
+def _negative(value: Any, place: str) -> Iterator[tuple[str, float]]:
+    """Numbers under 0 in a value, with their places."""
+    if isinstance(value, int | float):
+        if value < 0:
+            yield place, value
+    elif isinstance(value, tuple):
+        for i, each in enumerate(value):
+            yield from _negative(each, f"{place}[{i}]")
+    elif is_dataclass(value):
+        for field in fields(value):
+            if field.name not in _SIGNED:
+                yield from _negative(getattr(value, field.name), f"{place}.{field.name}")
 
 
 def read(path: Path) -> Result:

@@ -125,6 +125,8 @@ def _energy(seen: Seen, used: set[str], window_s: float, power: Number) -> Numbe
         span = told[-1][0] - told[0][0] if told else 0.0
         if span < _COVERED * window_s or span <= 0:
             break
+        if told[-1][1] < told[0][1]:  # the counter began anew
+            break
         total += (told[-1][1] - told[0][1]) / span * window_s
     else:
         return Number.known(total, reason=f"energy counter of {len(used)} GPU(s)")

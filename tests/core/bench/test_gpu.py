@@ -73,6 +73,12 @@ def test_energy_is_the_counters_over_the_window() -> None:
     assert looked([Look("0", 0.9, None, None, 80_000.0)]).energy_j.value is None
 
 
+def test_an_energy_counter_that_began_anew_is_not_believed() -> None:
+    found = looked(*([busy("0", energy_j=told)] for told in (9000.0, 300.0, 600.0, 900.0)))
+    assert found.energy_j.value == pytest.approx(1200.0)
+    assert found.energy_j.reason == "mean power x time"
+
+
 class FakeDriver:
     """NVML with two GPUs, of which the second does not tell its energy."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,36 @@ def test_keys_of_a_newer_specctl_are_no_fault() -> None:
 def test_a_document_of_another_form_is_told_where(change: dict[str, Any], said: str) -> None:
     with pytest.raises(FormError, match=said.replace("[", r"\[").replace(".", r"\.")):
         from_json(to_json(result()) | change)
+
+
+@pytest.mark.parametrize("number", [-5, float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "load.warmup",
+        "arms[1].gpu_count",
+        "rows[0].duration_s",
+        "rows[0].errors",
+        "rows[0].output_tokens_per_s.value",
+        "rows[0].ttft_s.p50.value",
+        "rows[0].acceptance.by_position[0].value",
+        "rows[0].samples.e2e_s[1]",
+    ],
+)
+def test_a_number_that_none_can_be_is_told_where(place: str, number: float) -> None:
+    document = inside = to_json(result())
+    *path, last = [int(p) if p.isdigit() else p for p in re.findall(r"\w+", place)]
+    for step in path:
+        inside = inside[step]
+    inside[last] = number
+    with pytest.raises(FormError, match=rf"^{re.escape(place)} is {number}(\.0)?; it must "):
+        from_json(document)
+
+
+def test_the_lower_end_of_an_interval_may_be_under_0() -> None:
+    document = to_json(result())
+    document["rows"][0]["ttft_s"]["mean"]["low"] = -0.1
+    assert from_json(document).rows[0].ttft_s.mean.low == -0.1
 
 
 def test_samples_of_different_lengths_are_refused() -> None:
