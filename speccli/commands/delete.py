@@ -17,6 +17,7 @@ from speccli.commands._cluster_options import (
     is_local,
     state,
 )
+from speccli.commands.deploy import interrupted
 from speccli.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from speccli.core.deploy.remove import Deletion
     from speccli.core.kube.refs import Ref
+
+_LEFT = "some of it may be left; the same command completes it"
 
 
 def command(
@@ -58,7 +61,8 @@ def command(
         if not place.is_kept(state(), name):
             raise UsageError(f"no local deployment {name}", hint="specctl list")
         _ask(f"stop the engine {name} at {here.url} and forget it", yes)
-        place.delete(here, diagnostics.say)
+        with interrupted(_LEFT):
+            place.delete(here, diagnostics.say)
         return
     from speccli.core.deploy.remove import delete, deletion
 
@@ -66,7 +70,8 @@ def command(
     asked = deletion(cluster, namespace, name, purge=purge)
     _show(asked)
     _ask(f"delete {name} from namespace {asked.namespace} of {cluster.context}", yes)
-    kept = delete(cluster, asked, wait_s=limit if wait else None, say=diagnostics.say)
+    with interrupted(_LEFT):
+        kept = delete(cluster, asked, wait_s=limit if wait else None, say=diagnostics.say)
     diagnostics.say(_left(asked, kept, wait=wait))
 
 

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from speccli.commands._cluster_options import Told
+from speccli.core.deploy import cluster
+from speccli.core.deploy.asked import Asked
+from speccli.core.manifests.options import RenderOptions
+from speccli.core.recipes.load import load
 from speccli.main import app
+from tests.core.deploy.fake_cluster import FakeCluster
 
 RECIPE = "llama-3.3-70b-eagle3-h100"
 
@@ -104,6 +110,46 @@ def test_what_is_left_or_could_not_be_looked_for_is_not_called_gone() -> None:
     assert unseen.startswith(
         "chat is gone; whether Lease chat-fallback of a fallback watch is left"
     )
+
+
+def test_a_deletion_that_is_interrupted_says_how_it_is_completed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake = FakeCluster()
+    options = RenderOptions(name="chat", autoscaler="none", monitoring=False)
+    asked = Asked(load(RECIPE, ["storage.persist=false"]), options)
+    cluster.deploy(lambda _: fake, asked, Told())  # type: ignore[arg-type,return-value]
+    monkeypatch.setattr("speccli.commands.delete.connector", lambda *_: lambda _: fake)
+    remove = fake.delete
+
+    def stopped(api_version: str, kind: str, name: str, namespace: str | None = None) -> bool:
+        if kind == "ConfigMap":
+            raise KeyboardInterrupt
+        return remove(api_version, kind, name, namespace)
+
+    monkeypatch.setattr(fake, "delete", stopped)
+    cut = specctl("delete", "chat", "--yes")
+    assert cut.exit_code == 130, cut.stderr
+    assert "removed Deployment chat" in cut.stderr
+    assert "some of it may be left; the same command completes it" in cut.stderr
+    monkeypatch.setattr(fake, "delete", remove)
+    again = specctl("delete", "chat", "--yes")
+    assert again.exit_code == 0, again.stderr
+    assert "chat is gone, and nothing of it is left" in again.stderr
+
+
+def test_a_local_deletion_that_is_interrupted_says_how_it_is_completed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("SPECCTL_STATE", str(tmp_path))
+    monkeypatch.setattr("speccli.core.deploy.place.is_kept", lambda *_: True)
+    monkeypatch.setattr("speccli.core.deploy.place.delete", stopped)
+    cut = specctl("delete", "chat", "--to", "local", "--yes")
+    assert cut.exit_code == 130, cut.stderr
+    assert "the same command completes it" in cut.stderr
 
 
 def test_rollback_accepts_findings_that_are_typed() -> None:
