@@ -23,6 +23,8 @@ from speccli.commands._grouped import with_group
 from speccli.options import FormatOption, SourceOptions, source_without
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from speccli.core.alert.check import Asked, Checked
     from speccli.core.alert.examine import Terms
     from speccli.core.alert.memory import Memory
@@ -205,9 +207,9 @@ def probe(
         _say(failed(error), output_format)
         raise typer.Exit(int(error.exit_code)) from error
     if output_format is output.Format.TABLE:
-        output.text("\n".join(found.lines))
+        _print(lambda: output.text("\n".join(found.lines)), found.lines[0])
     else:
-        output.emit(found.to_json, lambda: "", output_format)
+        _print(lambda: output.emit(found.to_json, lambda: "", output_format), found.lines[0])
     raise typer.Exit(found.exit)
 
 
@@ -263,7 +265,7 @@ def canary(
         _say(verdict, output_format)
     else:
         told = {**verdict.to_json(), "canary": [run.to_json() for run in runs]}
-        output.emit(lambda: told, lambda: "", output_format)
+        _print(lambda: output.emit(lambda: told, lambda: "", output_format), verdict.line)
     raise typer.Exit(verdict.exit)
 
 
@@ -326,10 +328,18 @@ def _settings(source: SourceOptions, how: JudgeOptions) -> Settings:
 
 def _say(verdict: Verdict, output_format: output.Format) -> None:
     if output_format is output.Format.TABLE:
-        for line in verdict.lines:
-            output.text(line)
+        _print(lambda: output.text("\n".join(verdict.lines)), verdict.line)
     else:
-        output.emit(verdict.to_json, lambda: "", output_format)
+        _print(lambda: output.emit(verdict.to_json, lambda: "", output_format), verdict.line)
+
+
+def _print(write: Callable[[], None], line: str) -> None:
+    """Write to stdout; where it takes no more, `line` is told, and the exit code stays its own."""
+    try:
+        write()
+    except output.Unwritable as error:
+        output.abandon()
+        diagnostics.warn(f"standard output takes no more ({error.strerror}): {line}")
 
 
 def _terms(settings: Settings, how: JudgeOptions, key: KeyOptions) -> Terms:

@@ -316,6 +316,31 @@ def test_a_full_disk_behind_stdout_is_one_line(command: str) -> None:
     )
 
 
+@pytest.mark.parametrize("more", ["", " -o json"])
+@pytest.mark.parametrize("where", ["/dev/full", "&-"])
+def test_a_verdict_that_stdout_does_not_take_is_still_the_exit_code(more: str, where: str) -> None:
+    """And is on stderr, where it was lost; what is closed asked for none."""
+    done = shell(f"specctl alert check --replay {RECORDING}{more} >{where}")
+    assert (done.returncode, done.stdout) == (1, "")
+    if where == "&-":
+        assert done.stderr == ""
+        return
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(
+        "specctl: note: standard output takes no more (No space left on device): "
+        "SPECCTL WARNING - VERSION_SKEW fleet"
+    )
+
+
+@pytest.mark.parametrize("command", ["check --window 0.2s", "probe"])
+def test_unknown_is_its_own_exit_code_too_where_stdout_is_full(
+    command: str, tmp_path: Path
+) -> None:
+    done = shell(f"specctl alert {command} -e 127.0.0.1:9 > /dev/full", SPECCTL_STATE=str(tmp_path))
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.count("standard output takes no more") == 1
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_another_file_that_takes_no_more_is_not_called_standard_output(
     monkeypatch: pytest.MonkeyPatch, number: int
