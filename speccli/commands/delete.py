@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from speccli.core.deploy.remove import Deletion
     from speccli.core.kube.refs import Ref
 
-_LEFT = "some of it may be left; the same command completes it"
+_CUT_SHORT = "interrupted; the same command completes it"
 
 
 def command(
@@ -61,7 +61,7 @@ def command(
         if not place.is_kept(state(), name):
             raise UsageError(f"no local deployment {name}", hint="specctl list")
         _ask(f"stop the engine {name} at {here.url} and forget it", yes)
-        with interrupted(_LEFT):
+        with interrupted(_CUT_SHORT):
             place.delete(here, diagnostics.say)
         return
     from speccli.core.deploy.remove import delete, deletion
@@ -70,7 +70,7 @@ def command(
     asked = deletion(cluster, namespace, name, purge=purge)
     _show(asked)
     _ask(f"delete {name} from namespace {asked.namespace} of {cluster.context}", yes)
-    with interrupted(_LEFT):
+    with interrupted(_CUT_SHORT):
         kept = delete(cluster, asked, wait_s=limit if wait else None, say=diagnostics.say)
     diagnostics.say(_left(asked, kept, wait=wait))
 
