@@ -109,7 +109,7 @@ def check(
         only or (),
         {"--speed": speed, "--cost": cost, "--mutants": mutants},
         {"--soak": soak or None, "--seed": seed, "--svg": svg and svg.absolute()},
-        seconds(deadline, what="--deadline"),
+        seconds(deadline, what="--deadline", least=1),
     )
     asked = kernels_ways.Asked(
         local, job, pod, wanted, image, deployment, node, container, namespace, context, kubeconfig
@@ -148,7 +148,7 @@ def job(
     from speccli.core.units import seconds
 
     arguments = tuple(word for name in only or () for word in ("--only", name))
-    wall = int(seconds(deadline, what="--deadline"))
+    wall = int(seconds(deadline, what="--deadline", least=1))
     request = kernels_job.JobRequest(image, namespace, node, arguments, wall)
     made = kernels_job.objects(request, kernels.package())
     output.text(yaml.safe_dump_all(made, sort_keys=False).rstrip("\n"))

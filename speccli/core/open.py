@@ -76,10 +76,7 @@ def _at_least_1s(text: str | None, what: str) -> float | None:
     Raises:
         UsageError: not a duration, or one in which nothing can be seen.
     """
-    found = seconds(text, what=what) if text else None
-    if found is not None and found < 1:
-        raise UsageError(f"{what} {text}: at least 1 s", hint="write 30s or 5m")
-    return found
+    return seconds(text, what=what, least=1) if text else None
 
 
 def pricing_of(settings: Settings) -> Pricing:

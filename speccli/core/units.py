@@ -10,13 +10,16 @@ _DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|min|h|d)?\s*", re.IG
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-def seconds(text: str, *, what: str = "duration") -> float:
+def seconds(text: str, *, what: str = "duration", least: float = 0.0) -> float:
     """Seconds in `90`, `90s`, `1.5m`, `1h`.
 
     Raises:
-        UsageError: not a duration.
+        UsageError: not a duration, or one of fewer seconds than `least`.
     """
     match = _DURATION.fullmatch(text)
     if match is None:
         raise UsageError(f"{what} {text!r} is not a duration", hint="write 30s, 5m or 1h")
-    return float(match.group(1)) * _SECONDS[(match.group(2) or "s").lower()]
+    found = float(match.group(1)) * _SECONDS[(match.group(2) or "s").lower()]
+    if found < least:
+        raise UsageError(f"{what} {text}: at least {least:g} s", hint="write 30s, 5m or 1h")
+    return found

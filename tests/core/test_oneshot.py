@@ -289,6 +289,12 @@ def test_durations_as_people_type_them(text: str, value: float) -> None:
     assert seconds(text) == pytest.approx(value)
 
 
+def test_a_duration_that_is_too_short_is_refused() -> None:
+    assert seconds("1s", least=1) == 1
+    with pytest.raises(UsageError, match="^--deadline 0: at least 1 s$"):
+        seconds("0", what="--deadline", least=1)
+
+
 @pytest.mark.parametrize("text", ["", "s", "-1", "1e3", "1w", "1h30m", "inf", "nan", "١s"])
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(UsageError, match="is not a duration"):

@@ -48,10 +48,7 @@ class Asked:
     def deadline_s(self) -> float:
         """Wall clock for all of it."""
         text = self.settings.deadline
-        given = seconds(text, what="--deadline") if text else DEADLINE_S
-        if given < 1:
-            raise UsageError(f"--deadline {text}: at least 1 s", hint="try 10s")
-        return given
+        return seconds(text, what="--deadline", least=1) if text else DEADLINE_S
 
     def keeper(self, command: str) -> Keeper:
         """Where this deployment's memory is."""

@@ -138,8 +138,8 @@ def plan(asked: Asked) -> Plan:
         load=load,
         sampling=sampling,
         seed=asked.seed,
-        deadline_s=seconds(asked.request_deadline, what="--request-deadline"),
-        start_s=seconds(asked.start_deadline, what="--start-deadline"),
+        deadline_s=seconds(asked.request_deadline, what="--request-deadline", least=1),
+        start_s=seconds(asked.start_deadline, what="--start-deadline", least=1),
         gpu_count=asked.settings.gpus_per_engine,
         gpu_hour_usd=asked.settings.gpu_hour_usd,
         stand_in=asked.stand_in,
@@ -232,9 +232,7 @@ def _load(asked: Asked, schema: structured.Schema | None) -> Load:
         )
     if not batches and not rates:
         batches = _numbers(BATCHES, "--batch", int, 1, 4096)
-    window_s = None if asked.seconds is None else seconds(asked.seconds, what="--seconds")
-    if window_s is not None and window_s < 1:
-        raise UsageError(f"--seconds {asked.seconds}: at least 1 s", hint="try 30s")
+    window_s = None if asked.seconds is None else seconds(asked.seconds, what="--seconds", least=1)
     requests = () if window_s else _requests(asked.requests, batches, len(batches or rates))
     warmups = tuple(
         given if (given := asked.warmup) is not None else _warmup(each, closed=bool(batches))

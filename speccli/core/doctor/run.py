@@ -53,10 +53,10 @@ async def run(
         machine: Which checks of this machine to make.
 
     Raises:
-        UsageError: a deadline that is no duration.
+        UsageError: a deadline that is no duration, or too short for any answer.
     """
     given = asked.settings.deadline
-    step_s = seconds(given, what="--deadline") if given else STEP_S
+    step_s = seconds(given, what="--deadline", least=0.1) if given else STEP_S
     local = [check for each in machine for check in each(around)]  # type: ignore[attr-defined]
     environment = around.environment
     found = local + await _sources(asked, step_s, whole_s or step_s * WHOLE_STEPS, environment)

@@ -40,6 +40,10 @@ TWO = (*ONE, "eagle3=http://b:8000")
         pytest.param({"arm": TWO, "requests": "5", "seconds": "9"}, "one of them", id="two-ends"),
         pytest.param({"arm": TWO, "requests": "1,2"}, "2 numbers for 3 loads", id="requests"),
         pytest.param({"arm": TWO, "seconds": "0.1"}, "at least 1 s", id="short"),
+        pytest.param({"arm": TWO, "request_deadline": "0"}, "--request-deadline 0: at", id="late"),
+        pytest.param(
+            {"arm": TWO, "start_deadline": "0"}, "--start-deadline 0: at", id="late-start"
+        ),
         pytest.param({"arm": TWO, "dataset": ("random",)}, "acceptance", id="random"),
         pytest.param({"arm": TWO, "baseline": "x"}, "--baseline x is no arm", id="baseline"),
     ],

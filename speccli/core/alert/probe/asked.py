@@ -38,9 +38,7 @@ def targets_of(
             "requests are sent to servers, not to recordings or Prometheus", hint=_HINT
         )
     text = settings.deadline
-    limit_s = seconds(text, what="--deadline") if text else DEADLINE_S
-    if limit_s < 1:
-        raise UsageError(f"--deadline {text}: at least 1 s", hint="try 60s")
+    limit_s = seconds(text, what="--deadline", least=1) if text else DEADLINE_S
     other = parse_targets([plain])[0] if plain else None
     return tuple(parse_targets(list(settings.endpoint))), other, limit_s
 
