@@ -104,6 +104,12 @@ def select(options: argparse.Namespace) -> list[Check]:
     return chosen
 
 
+def _unknown(names: Sequence[str]) -> list[str]:
+    """Those that no check is called, or begins with."""
+    every = [check.name for check in manifest()]
+    return [name for name in names if not any(each.startswith(name) for each in every)]
+
+
 def _usage(text: str) -> int:
     _tell(f"error: {text}")
     return USAGE
@@ -117,8 +123,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for check in checks:
             _say(f"{check.name:<36} {check.title}")
         return report.OK
+    if unknown := _unknown(options.only or ()):
+        begin = ", ".join(sorted({check.name.partition(".")[0] for check in manifest()}))
+        return _usage(f"no check is called {' or '.join(unknown)}; names begin with: {begin}")
     if not checks:
-        return _usage(f"no check is called {' or '.join(options.only)} (--list names them)")
+        return _usage(f"{' and '.join(options.only)}: not beside an engine (--shared)")
     if driver.device_count() == 0:
         _tell("no CUDA device")
         return report.UNKNOWN

@@ -27,8 +27,12 @@ sys.exit({code})
 
 
 def specctl(*words: str) -> subprocess.CompletedProcess[str]:
+    return specctl_kernels("check", *words)
+
+
+def specctl_kernels(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "speccli", "kernels", "check", *words],
+        [sys.executable, "-m", "speccli", "kernels", *words],
         capture_output=True,
         text=True,
         check=False,
@@ -95,6 +99,21 @@ def test_a_run_that_leaves_nothing_is_unknown_and_says_what_it_last_said(tmp_pat
     assert done.returncode == 3
     assert done.stdout == ""
     assert "ended without a result (exit 1)" in done.stderr
+
+
+def test_a_name_that_no_check_has_is_answered_with_those_they_have() -> None:
+    done = specctl("--only", "nosuch", "--only", "gemm")
+    assert (done.returncode, done.stdout) == (64, "")
+    (said,) = done.stderr.splitlines()
+    assert said.startswith("specctl: error: no check is called nosuch; names begin with: attention")
+    assert ", rejection," in said
+
+
+def test_a_run_needs_time() -> None:
+    for command in (("check",), ("job", "--image", "i")):
+        done = specctl_kernels(*command, "--deadline", "0")
+        assert (done.returncode, done.stdout) == (64, "")
+        assert "--deadline 0: at least 1 s" in done.stderr
 
 
 def test_an_interpreter_that_is_not_there_is_a_usage_error() -> None:

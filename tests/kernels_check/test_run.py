@@ -189,6 +189,7 @@ def test_without_a_cuda_device_it_says_so_in_one_line_and_exits_3() -> None:
 
 def test_usage_errors_never_look_like_an_alarm(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--only", "no.such.check"]) == 64
+    assert command.main(["--only", "gemm", "--only", "nosuch"]) == 64  # not the others alone
     with pytest.raises(SystemExit) as left:
         command.main(["--nonsense"])
     assert left.value.code == 64
