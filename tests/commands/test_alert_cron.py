@@ -93,6 +93,26 @@ def test_an_empty_environment_is_enough_and_what_lacks_is_said(engine: Engine) -
     )
 
 
+@pytest.mark.parametrize("dry", [False, True])
+def test_channels_that_cannot_be_used_are_said_every_time_and_change_no_verdict(
+    engine: Engine, tmp_path: Path, dry: bool
+) -> None:
+    words = ("-e", engine.url, "--state", tmp_path, *QUICK, *(("--dry-run",) if dry else ()))
+    bad = ("--alertmanager", "nobody.invalid", "--notify", "bogus://secret")
+    mark = "dry run: " if dry else ""
+    for _ in range(2):
+        ran = cron(*words, *bad)
+        assert (ran.code, ran.first.split(" - ")[0]) == (0, "SPECCTL OK")
+        assert ran.err.splitlines() == [
+            f"specctl: note: {mark}Alertmanager http://nobody.invalid cannot be told anything: "
+            "name not found",
+            f"specctl: note: {mark}apprise bogus://… cannot be told anything: "
+            "apprise does not know this URL",
+        ]
+    silent = cron(*words, "--alertmanager", "127.0.0.1:9", "--notify", "json://localhost:9/x")
+    assert (silent.code, silent.err) == (0, "")
+
+
 def test_with_a_folder_it_is_quiet_and_judges_what_grew_since_the_last_check(
     engine: Engine, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -44,6 +45,9 @@ class Listener:
     repeats: bool = False
     deaf: bool = False
     heard: list[News] = field(default_factory=list)
+
+    async def unusable(self) -> str | None:
+        return "deaf" if self.deaf else None
 
     async def tell(self, news: News) -> None:
         if self.deaf:
@@ -133,6 +137,21 @@ def test_a_dry_run_tells_nobody_and_says_what_it_would() -> None:
     assert line.startswith("dry run: listener would be told: FIRING critical ZERO_ACCEPTANCE")
     assert listener.heard == []
     assert notifier.to_json() == {}
+
+
+def test_a_channel_that_cannot_be_used_is_said_at_every_check_that_has_nothing_to_tell() -> None:
+    listener = Listener(deaf=True)
+    notifier = Notifier([listener, Listener(mark="other")], "prod")
+    said = tell(notifier, verdict(), verdict())
+    assert said == ["listener cannot be told anything: deaf"] * 2
+
+
+def test_a_dry_run_does_not_claim_that_such_a_channel_would_be_told() -> None:
+    notifier = Notifier([Listener(deaf=True)], "prod", dry=True)
+    assert tell(notifier, verdict(ZERO), verdict()) == [
+        "dry run: listener cannot be told anything (1 to tell): deaf",
+        "dry run: listener cannot be told anything: deaf",
+    ]
 
 
 @pytest.mark.parametrize("state", [7, [], "x", {"listener": 3}, {"listener": [[1, 2]]}, None])
@@ -242,6 +261,32 @@ def test_an_alertmanager_that_is_not_there_is_said() -> None:
     assert line.endswith("was not told (1 to tell): connect refused")
 
 
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        pytest.param(socket.gaierror(socket.EAI_NONAME, "no"), ["name not found"], id="no-host"),
+        pytest.param(UnicodeError("label too long"), ["name not found"], id="no-name"),
+        pytest.param(TimeoutError(), [], id="a-slow-name-server"),
+        pytest.param(None, [], id="a-host"),
+    ],
+)
+def test_an_alertmanager_of_no_known_host_is_said_with_nothing_to_tell(
+    found: Exception | None, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    async def look_up(_: object, host: str, *__: object, **___: object) -> list[object]:
+        asked.append(host)
+        if found is not None:
+            raise found
+        return []
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", look_up)
+    lines = tell(Notifier([one("nope")], "prod"), verdict())
+    assert asked == ["nope"]
+    assert lines == [f"Alertmanager http://nope cannot be told anything: {why}" for why in said]
+
+
 def test_alert_names_are_those_of_the_generated_rules() -> None:
     assert alert_name("LOW_ACCEPTANCE") == "SpecctlLowAcceptance"
 
@@ -306,6 +351,25 @@ def test_without_apprise_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "apprise", None)
     (line,) = tell(Notifier(channels_of([], ["mailto://me"]), "prod"), verdict(ZERO))
     assert line.endswith("apprise is not installed: pip install 'specctl[notify]'")
+
+
+def test_an_apprise_that_cannot_be_used_is_said_with_nothing_to_tell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent = _apprise(monkeypatch)
+    usable, unknown = "mailto://me:secret@x", "nonsense://secret"
+    said = tell(Notifier(channels_of([], [usable, unknown]), "prod"), verdict())
+    assert said == [
+        "apprise nonsense://… cannot be told anything: apprise does not know this URL",
+    ]
+    monkeypatch.setitem(sys.modules, "apprise", None)
+    for dry in (False, True):
+        (line,) = tell(Notifier(channels_of([], [usable]), "prod", dry=dry), verdict())
+        assert line.endswith(
+            "apprise mailto://… cannot be told anything: apprise is not installed: "
+            "pip install 'specctl[notify]'"
+        )
+    assert sent == []
 
 
 @pytest.mark.parametrize(

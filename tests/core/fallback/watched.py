@@ -123,6 +123,9 @@ class Channel:
     repeats: bool = False
     lines: list[str] = field(default_factory=list)
 
+    async def unusable(self) -> str | None:
+        return None
+
     async def tell(self, news: News) -> None:
         self.lines += [line.partition(":")[0] for line in news.lines]
 

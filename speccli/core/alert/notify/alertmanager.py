@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ LIFETIME_S = 3600.0
 
 Long on purpose: that nobody looks any more does not mean that the fault is gone.
 """
+_LOOK_UP_S = 2.0
 
 
 class Alertmanager:
@@ -51,6 +53,19 @@ class Alertmanager:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             self._headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         self._access = access or Access()
+        self._host = parts.hostname
+
+    async def unusable(self) -> str | None:
+        """Whether there is a host of that name; not whether it is an Alertmanager."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_LOOK_UP_S):
+                await loop.getaddrinfo(self._host, None)
+        except TimeoutError:  # a slow name server is no word on the name
+            return None
+        except (OSError, UnicodeError):
+            return "name not found"
+        return None
 
     async def tell(self, news: News) -> None:
         """Send everything that is so, and the end of what is over, in one request.

@@ -32,6 +32,15 @@ class Apprise:
         self.name = f"apprise {scheme}://…"
         self.mark = f"apprise-{hashlib.sha256(url.strip().encode()).hexdigest()[:16]}"
         self._url = url.strip()
+        self._box: Any = None
+
+    async def unusable(self) -> str | None:
+        """Whether apprise is installed and knows the URL; not whether it would be delivered."""
+        try:
+            await asyncio.to_thread(self._opened)
+        except NotTold as why:
+            return str(why)
+        return None
 
     async def tell(self, news: News) -> None:
         """Send a message where there is news.
@@ -42,14 +51,20 @@ class Apprise:
         if news.begun or news.ended:
             await asyncio.to_thread(self._send, news)
 
+    def _opened(self) -> Any:
+        if self._box is None:
+            try:
+                apprise: Any = import_module("apprise")
+            except ImportError as error:
+                raise NotTold(f"apprise is not installed: {_HINT}") from error
+            box = apprise.Apprise()
+            if not box.add(self._url):
+                raise NotTold("apprise does not know this URL")
+            self._box = box
+        return self._box
+
     def _send(self, news: News) -> None:
-        try:
-            apprise: Any = import_module("apprise")
-        except ImportError as error:
-            raise NotTold(f"apprise is not installed: {_HINT}") from error
-        box = apprise.Apprise()
-        if not box.add(self._url):
-            raise NotTold("apprise does not know this URL")
+        box = self._opened()
         try:
             sent = box.notify(title=_title(news), body=_body(news), notify_type=_type(news))
         except Exception as error:  # a plug-in's own, of any kind

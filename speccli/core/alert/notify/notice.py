@@ -74,6 +74,9 @@ class Channel(Protocol):
     repeats: bool
     """Whether it must hear of what is so at every check."""
 
+    async def unusable(self) -> str | None:
+        """Why nothing could be told as it is configured, whatever there were; nothing is sent."""
+
     async def tell(self, news: News) -> None:
         """Tell it.
 

@@ -64,10 +64,9 @@ class Notifier:
         said: list[str] = []
         for channel in self.channels:
             news = self._news(channel, verdict, now)
-            if self._dry:
-                said += [f"dry run: {channel.name} would be told: {line}" for line in news.lines]
-                continue
-            if not (news.begun or news.over or (channel.repeats and news.active)):
+            due = news.begun or news.over or (channel.repeats and news.active)
+            if self._dry or not due:
+                said += await self._untold(channel, news)
                 continue
             try:
                 await channel.tell(news)
@@ -76,6 +75,14 @@ class Notifier:
             else:
                 self._known[channel.mark] = dict(news.active)
         return said
+
+    async def _untold(self, channel: Channel, news: News) -> list[str]:
+        """What there is to say of a channel that is told nothing now."""
+        dry = "dry run: " if self._dry else ""
+        if why := await channel.unusable():
+            lost = f" ({len(news.lines)} to tell)" if news.lines else ""
+            return [f"{dry}{channel.name} cannot be told anything{lost}: {why}"]
+        return [f"{dry}{channel.name} would be told: {line}" for line in news.lines if dry]
 
     def tell_within(self, clock: Clock, verdict: Verdict) -> list[str]:
         """The same, within what is left of a deadline."""
