@@ -35,5 +35,5 @@ def command(
     replayed = dataclasses.replace(source, replay=file)
     if once or output_format is not output.Format.TABLE:
         raise typer.Exit(look(replayed, output_format))
-    refuse_without_terminal("replay")
+    refuse_without_terminal("replay", file)
     raise typer.Exit(screen(replayed, pace=speed))

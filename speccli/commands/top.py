@@ -41,16 +41,21 @@ def command(
         from speccli.commands.status import look
 
         raise typer.Exit(look(source, output_format))
-    refuse_without_terminal("top")
+    refuse_without_terminal("top", source.replay)
     raise typer.Exit(screen(source, ansi=ansi))
 
 
-def refuse_without_terminal(command: str) -> None:
+def refuse_without_terminal(command: str, replay: Path | None) -> None:
     """The screen is shown on standard output and typed at on standard input.
 
     Raises:
         UsageError: one of them is no terminal.
+        RecordingError: the same, and the recording is none: no terminal would show it.
     """
+    if replay is not None and not has_screen():
+        from speccli.core.sources.recording import Recording
+
+        Recording(replay)
     if _is_terminal() and not has_screen():
         raise UsageError(
             f"{command} needs a terminal that can place text; TERM says that this one cannot",

@@ -41,6 +41,16 @@ def test_a_screen_without_a_terminal_says_what_to_do(words: tuple[str, ...]) -> 
 
 
 @pytest.mark.parametrize("words", COMMANDS)
+def test_a_recording_that_is_none_is_said_before_the_terminal(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    answer = specctl(*words, tmp_path / "nope")
+    assert (answer.exit_code, answer.stdout) == (64, "")
+    assert f"{tmp_path / 'nope'}" in answer.stderr
+    assert "terminal" not in answer.stderr
+
+
+@pytest.mark.parametrize("words", COMMANDS)
 def test_a_screen_that_nobody_can_type_at_does_not_open(words: tuple[str, ...]) -> None:
     master, slave = pty.openpty()
     try:
