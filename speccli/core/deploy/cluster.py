@@ -60,13 +60,19 @@ class Outcome:
         return codes[verdict]
 
 
-def deploy(connect: Callable[[float | None], Cluster], asked: Asked, reporter: Reporter) -> Outcome:
+def deploy(
+    connect: Callable[[float | None], Cluster],
+    asked: Asked,
+    reporter: Reporter,
+    begins: Callable[[Prepared], None] | None = None,
+) -> Outcome:
     """The whole of it.
 
     Args:
         connect: A cluster, each of whose calls may take so many seconds; None: the usual.
         asked: What is wanted.
         reporter: Who is told.
+        begins: Called with what was prepared before anything is written; it may raise.
 
     Raises:
         GateError: critical findings that were not accepted; nothing was applied.
@@ -76,6 +82,8 @@ def deploy(connect: Callable[[float | None], Cluster], asked: Asked, reporter: R
     offline(asked)
     cluster = connect(None)
     prepared = prepare(cluster, asked, reporter)
+    if begins is not None:
+        begins(prepared)
     try:
         return carry_out(cluster, prepared, reporter, patient=lambda: connect(ANSWER_S))
     except KeyboardInterrupt as stopped:
@@ -203,7 +211,7 @@ def _write_intent(cluster: Cluster, prepared: Prepared) -> Record:
     value = cluster.get("v1", "ConfigMap", record.name_of(told.name), place)
     there = None if value is None else record.from_object(value)
     before = told.current if prepared.known else next(iter(told.previous), None)
-    if there is not None and (before is None or _begun(there.current) != _begun(before)):
+    if there is not None and (before is None or identity(there.current) != identity(before)):
         raise _other(there, told)
     if prepared.known and (told.current.state == "applying" or not prepared.changes):
         return told
@@ -255,7 +263,7 @@ def _see_ours(cluster: Cluster, namespace: str, told: Record) -> None:
         SpecctlError: somebody has.
     """
     there = read_record(cluster, namespace, told.name)
-    if there is not None and _begun(there.current) != _begun(told.current):
+    if there is not None and identity(there.current) != identity(told.current):
         raise _other(there, told)
 
 
@@ -292,7 +300,7 @@ def _config_hash(deployment: Mapping[str, Any] | None) -> object:
     return ((template.get("metadata") or {}).get("annotations") or {}).get(CONFIG_HASH)
 
 
-def _begun(current: Revision) -> tuple[object, ...]:
+def identity(current: Revision) -> tuple[object, ...]:
     """What tells one attempt from another."""
     return current.number, current.at, current.by, current.hash, current.objects_hash
 

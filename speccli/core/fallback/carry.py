@@ -2,7 +2,8 @@
 
 Each part of a move is a deployment with a revision of its own, and finds out by itself what is
 left to do. So a move that was cut short anywhere is completed by the same call, and an API server
-that is away for a while is waited for by beginning again.
+that is away for a while is waited for: a part is done again as it was, what is asked between parts
+is asked again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from speccli.core.errors import UsageError
 from speccli.core.fallback import pools
 from speccli.core.fallback.ladder import Ladder, choose, is_less
 from speccli.core.fallback.moving import Connect, Mover, Outcome, Terms
+from speccli.core.fallback.ours import Ours
 from speccli.core.fallback.pools import Warm
 from speccli.core.fallback.restoring import Restored, restore
 from speccli.core.fallback.retry import persistently
@@ -64,12 +66,13 @@ def go(
     """
     connect(None)  # who is not to be reached at all is not waited for
     terms = Terms(tuple(accept), wait, timeout_s, bench)
-    began = clock()
+    ours = Ours(clock())
     chosen: list[Chosen] = []
 
     def once() -> Outcome:
         found, place = on_cluster(connect(None), namespace, name)
-        mover = Mover(connect, serving(found, place), reporter, terms, began, clock, sleep)
+        ours.sees(found.record)
+        mover = Mover(connect, serving(found, place), reporter, terms, ours, clock, sleep)
         way = _through(mover.here, chosen) or choose_way(found, mover, rung)
         chosen.append(way)
         return _carried(mover, way)
@@ -119,7 +122,7 @@ def choose_way(found: Ladder, mover: Mover, rung: str | None) -> Chosen:
 
 
 def _through(here: Serving, chosen: Sequence[Chosen]) -> Chosen | None:
-    """The move that this call has made, where the answer to its last write never came.
+    """The move that this call has made, where what it asked afterwards was not answered.
 
     To choose again would be another step.
     """

@@ -14,6 +14,8 @@ from speccli.core.deploy import cluster as deploying
 from speccli.core.deploy.asked import Asked, Reporter
 from speccli.core.errors import ExitCode, SpecctlError
 from speccli.core.fallback import pools
+from speccli.core.fallback.ours import Ours
+from speccli.core.fallback.retry import persistently
 from speccli.core.fallback.serving import Serving
 from speccli.core.kube.proof import ANSWER_S
 from speccli.core.manifests.options import Traffic
@@ -89,16 +91,16 @@ class Mover:
         here: Serving,
         reporter: Reporter,
         terms: Terms,
-        began: float,
+        ours: Ours,
         clock: Callable[[], float],
         sleep: Callable[[float], None],
     ) -> None:
-        """`began`: when the move did, on the clock: it may have been begun again since."""
+        """`ours`: of the call that this is a part of: it may have been begun again since."""
         self.here = here
         self.cluster, self.clock, self.sleep = connect(None), clock, sleep
         self.terms = terms
         self._connect, self._reporter = connect, reporter
-        self._began = began
+        self._ours = ours
         self._notes: list[str] = []
 
     @property
@@ -167,7 +169,7 @@ class Mover:
         asked = replace(here.asked(), restores=back, awaited=(here.traffic,))
         last = self.deploy(asked, wait=True)
         words = f"{here.name}: {why}; {here.words} serves on"
-        took = self.clock() - self._began
+        took = self.clock() - self._ours.began
         return self._outcome("switch", here.words, here.words, "stayed", words, took, last)
 
     def _need(self, to: Traffic) -> pools.Need:
@@ -224,7 +226,7 @@ class Mover:
         self._reporter.say(f"the pool {to} takes the traffic")
         asked = replace(asked, awaited=(to,), stragglers_s=pools.STRAGGLERS_S)
         done = self.deploy(asked, wait=True)
-        took = self.clock() - self._began
+        took = self.clock() - self._ours.began
         wrong = refuted(done) or pools.leads_astray(
             self.cluster, self.here, to, clock=self.clock, sleep=self.sleep
         )
@@ -248,7 +250,7 @@ class Mover:
         asked = replace(to.asked(), restores=restores, awaited=to.serving_pools)
         served = pools.serves(self.cluster, former)
         done = self.deploy(asked, wait=self.terms.wait)
-        took = self.clock() - self._began
+        took = self.clock() - self._ours.began
         wrong = refuted(done)
         if wrong is None:
             return self._moved("rolling", former.words, to.words, done, took)
@@ -275,7 +277,7 @@ class Mover:
             target = replace(target, options=replace(here.options, restarted=restarted))
         self._reporter.say("the main pool is replaced while the pool standby serves")
         done = self.deploy(replace(target.asked(), awaited=("main",)), wait=True)
-        took = self.clock() - self._began
+        took = self.clock() - self._ours.began
         main = replace(target, options=replace(target.options, traffic="main"))
         if wrong := refuted(done):
             self._reporter.warn(f"{wrong}: revision {here.revision.number} is brought back")
@@ -302,10 +304,17 @@ class Mover:
         return pools.warm(self.cluster, self._connect(ANSWER_S), of, pool).answers
 
     def deploy(self, asked: Asked, *, wait: bool) -> deploying.Outcome:
-        """One deployment of the move."""
+        """One deployment of the move; the very same again where its answer never came.
+
+        To choose again what to do would be another step, or the same mistake.
+        """
         accept = (*asked.accept, *self.terms.accept)
         asked = replace(asked, accept=accept, wait=wait, timeout_s=self.terms.timeout_s)
-        return deploying.deploy(self._connect, asked, self._reporter)
+
+        def once() -> deploying.Outcome:
+            return deploying.deploy(self._connect, asked, self._reporter, self._ours.begins)
+
+        return persistently(once, self._reporter, clock=self.clock, sleep=self.sleep)
 
     def _moved(
         self, how: Mechanism, source: str, target: str, done: deploying.Outcome, took: float

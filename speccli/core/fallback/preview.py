@@ -15,6 +15,7 @@ from speccli.core.fallback.carry import Chosen, choose_way
 from speccli.core.fallback.held import held, rate_of
 from speccli.core.fallback.ladder import Ladder
 from speccli.core.fallback.moving import Connect, Mechanism, Mover, Terms
+from speccli.core.fallback.ours import Ours
 from speccli.core.fallback.serving import Serving, serving
 from speccli.core.fallback.way_back import way_back
 from speccli.core.fallback.ways import on_cluster
@@ -84,7 +85,7 @@ def _mover(
 ) -> tuple[Ladder, Mover]:
     found, place = on_cluster(connect(None), namespace, name)
     here = serving(found, place)
-    return found, Mover(connect, here, reporter, terms, 0.0, time.monotonic, time.sleep)
+    return found, Mover(connect, here, reporter, terms, Ours(0.0), time.monotonic, time.sleep)
 
 
 def _down(mover: Mover, way: Chosen) -> Iterator[Part]:

@@ -21,6 +21,7 @@ from speccli.core.fallback.canary import Comparison, Sample, Verdict
 from speccli.core.fallback.held import held, rate_of
 from speccli.core.fallback.ladder import Ladder
 from speccli.core.fallback.moving import Connect, Mover, Outcome, Terms, doubt, refuted
+from speccli.core.fallback.ours import Ours
 from speccli.core.fallback.pools import Warm
 from speccli.core.fallback.refusals import (
     MOST_REFUSALS,
@@ -107,12 +108,13 @@ def restore(
     connect(None)  # who is not to be reached at all is not waited for
     terms = Terms(tuple(accept), True, timeout_s)
     times = (window_s, lasting_s, dark_s)
-    began = clock()
+    ours = Ours(clock())
     tried: list[Serving] = []
 
     def once() -> Restored:
         found, place = on_cluster(connect(None), namespace, name)
-        mover = Mover(connect, serving(found, place), reporter, terms, began, clock, sleep)
+        ours.sees(found.record)
+        mover = Mover(connect, serving(found, place), reporter, terms, ours, clock, sleep)
         one = _Restore(found, mover, reporter, rate_of(baseline, found), times)
         return one.run(tried, force=force)
 
@@ -141,7 +143,7 @@ class _Restore:
         tried = last_trial(self._record, configuration((to or self._here).recipe))
         begun = current.restores is not None and current.state in {"applying", "applied"}
         passed = tried is not None and tried.get("verdict") == "passed"
-        # The answer to the last write may never have come.
+        # What was asked after the last write may not have been answered.
         through = bool(tried_for) and current.restores is not None
         if to is None and ((begun and passed) or is_held(current) or through):
             return self._complete()

@@ -6,7 +6,7 @@ import copy
 import itertools
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -14,6 +14,7 @@ from speccli.core.deploy import cluster as deploying
 from speccli.core.deploy.asked import Asked
 from speccli.core.errors import ExitCode, SpecctlError, UsageError
 from speccli.core.fallback import carry, rungs
+from speccli.core.fallback import pools as going
 from speccli.core.fallback.carry import Outcome
 from speccli.core.kube.errors import TimedOut
 from speccli.core.kube.record import Record, from_object
@@ -504,31 +505,173 @@ def test_of_two_operators_at_once_one_is_told_and_nothing_is_half_done(
 
 
 @pytest.mark.parametrize("rung", [None, "none"])
-@pytest.mark.parametrize("write", range(1, 12))
-def test_a_write_whose_answer_never_came_is_no_second_step(
-    world: World, write: int, rung: str | None
+@pytest.mark.parametrize("serves", ["main", "standby"])
+def test_a_write_whose_answer_never_came_is_no_second_step(rung: str | None, serves: str) -> None:
+    def begun() -> World:
+        world = World()
+        if serves == "standby":
+            world.go()
+        return world
+
+    down = serves == "standby" or rung is not None
+    for world, made in without_an_answer(begun, lambda world: world.go(rung)):
+        assert (made.end, made.exit_code) == ("moved", ExitCode.OK)
+        assert world.record.current.state == "ready"
+        assert leads_to(world.fake) == ("chat" if down else "chat-standby")
+        assert world.drafts_with("chat") == ("none" if down else "eagle3")
+        assert made.target == ("no speculation" if down else "ngram, K = 3")
+
+
+@pytest.mark.parametrize("serves", ["main", "standby"])
+def test_a_move_after_which_nobody_answers_is_through(
+    serves: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unanswered(world, lambda count, _: count == write)
-    made = world.go(rung)
+    world = World()
+    if serves == "standby":
+        world.go()
+    away_afterwards(monkeypatch)
+    made = world.go()
     assert (made.end, made.exit_code) == ("moved", ExitCode.OK)
-    assert world.record.current.state == "ready"
-    assert leads_to(world.fake) == ("chat" if rung else "chat-standby")
-    assert world.drafts_with("chat") == (rung or "eagle3")
-    assert made.target == ("no speculation" if rung else "ngram, K = 3")
+    assert "it is done again in 1 s" in world.heard
+    assert leads_to(world.fake) == ("chat" if serves == "standby" else "chat-standby")
 
 
-def unanswered(world: World, which: Callable[[int, Any], bool]) -> None:
-    """The server makes one write, and is not heard: the first for whose number and object it is."""
-    told, count, heard = world.fake.apply, itertools.count(1), [True]
+def away_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the Service leads to is asked once without an answer."""
+    told = going.leads_astray
+
+    def astray(*given: Any, **more: Any) -> str | None:
+        monkeypatch.setattr(going, "leads_astray", told)
+        raise TimedOut("no answer from https://fake within 10 s")
+
+    monkeypatch.setattr(going, "leads_astray", astray)
+
+
+@pytest.mark.parametrize("how", ["switch", "roll", "behind"])
+def test_an_undo_whose_answer_never_came_does_not_make_what_was_refuted_again(how: str) -> None:
+    def begun() -> World:
+        world = World(standby=how != "roll")
+        if how == "behind":
+            world.go()
+        if how == "switch":
+            world.fake._slices = lambda service: []  # type: ignore[method-assign]
+        else:
+            world.fake.stubborn = {"chat"}  # drafts although it should not
+        return world
+
+    numbers = []
+    for world, made in without_an_answer(
+        begun, lambda world: world.go(None if how == "switch" else "none")
+    ):
+        assert (made.end, made.exit_code) == ("undone", ExitCode.CRITICAL)
+        assert leads_to(world.fake) == ("chat-standby" if how == "behind" else "chat")
+        assert world.drafts_with("chat") == "eagle3"
+        assert "refuted" in made.words
+        numbers.append(world.record.current.number)
+    assert set(numbers) == {numbers[-1]}, "one move and one undo, as where all is answered"
+
+
+def unanswered(world: World, which: Callable[[int, Any], bool]) -> list[int]:
+    """The server makes one write, and is not heard: the first for whose number and object it is.
+
+    The list has that number once it has happened.
+    """
+    told, count = world.fake.apply, itertools.count(1)
+    lost: list[int] = []
 
     def apply(obj: Any, dry_run: bool = False, **more: Any) -> Any:
         done = told(obj, dry_run=dry_run, **more)
-        if not dry_run and which(next(count), obj) and heard[0]:
-            heard[0] = False
+        if not dry_run and not lost and which(number := next(count), obj):
+            lost.append(number)
             raise TimedOut("no answer from https://fake within 10 s")
         return done
 
     world.fake.apply = apply  # type: ignore[method-assign,assignment]
+    return lost
+
+
+SceneT = TypeVar("SceneT", bound=World)
+Made = TypeVar("Made")
+
+
+def without_an_answer(
+    begun: Callable[[], SceneT], do: Callable[[SceneT], Made]
+) -> Iterator[tuple[SceneT, Made]]:
+    """Do it once for each write that it makes, whose answer is lost; last with every answer."""
+    for write in itertools.count(1):
+        world = begun()
+        lost = unanswered(world, lambda count, _, write=write: count == write)  # type: ignore[misc]
+        yield world, do(world)
+        if not lost:
+            assert write > 5, "hardly anything was written"
+            return
+
+
+@pytest.mark.parametrize("rung", [None, "none"], ids=["the-same", "another"])
+def test_who_waited_for_an_answer_while_somebody_else_deployed_is_told_and_changes_nothing(
+    rung: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The write is not made, its answer does not come, and another operator comes in between."""
+    told_so = []
+    for write in itertools.count(1):
+        world = World()
+        told, count = world.fake.apply, itertools.count(1)
+        others: list[Outcome] = []
+        after: list[dict[Any, Any]] = []
+
+        def apply(obj: Any, dry_run: bool = False, **more: Any) -> Any:
+            if dry_run or others or next(count) != write:  # noqa: B023 - it ends with its round
+                return told(obj, dry_run=dry_run, **more)  # noqa: B023
+            world.fake.apply = told  # type: ignore[method-assign] # noqa: B023
+            with monkeypatch.context() as elsewhere:
+                elsewhere.setattr("speccli.core.deploy.prepare.who", lambda: "other@elsewhere")
+                others.append(world.go(rung))  # noqa: B023
+            after.append(copy.deepcopy(world.fake.objects))  # noqa: B023
+            raise TimedOut("no answer from https://fake within 10 s")
+
+        world.fake.apply = apply  # type: ignore[method-assign,assignment]
+        made, error = _tried(world)
+        if error is not None:
+            assert error.exit_code is ExitCode.UNKNOWN
+            assert "other@elsewhere deployed revision" in error.message
+            assert str(error.hint).startswith("specctl status chat")
+            assert world.fake.objects == after[0]
+            told_so.append(write)
+        else:
+            # Whoever came in between completed what this one had begun, or nobody did.
+            assert made is not None
+            assert made.end == "moved"
+            assert world.record.current.by != "other@elsewhere"
+        assert all(each.end == "moved" for each in others)
+        assert world.record.current.state == "ready"
+        if not others:
+            break
+    assert told_so[0] == 1
+    assert rung is None or told_so == list(range(1, write))
+
+
+def _tried(world: World) -> tuple[Outcome | None, SpecctlError | None]:
+    try:
+        return world.go(), None
+    except SpecctlError as error:
+        return None, error
+
+
+def test_a_deployment_that_is_deleted_in_the_middle_of_a_move_is_not_made_again(
+    world: World,
+) -> None:
+    def apply(obj: Any, dry_run: bool = False, **more: Any) -> Any:
+        if dry_run:
+            return told(obj, dry_run=dry_run, **more)
+        world.fake.objects.clear()
+        world.fake.objects.update(elsewhere)
+        raise TimedOut("no answer from https://fake within 10 s")
+
+    told, world.fake.apply = world.fake.apply, apply  # type: ignore[method-assign,assignment]
+    elsewhere = {key: each for key, each in world.fake.objects.items() if key[0] == "Namespace"}
+    with pytest.raises(SpecctlError, match="deployment chat was taken away while a move of it"):
+        world.go()
+    assert world.fake.objects == elsewhere
 
 
 def test_less_of_a_draft_leaves_the_standby_alone_which_is_then_gone_to(world: World) -> None:

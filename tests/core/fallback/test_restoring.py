@@ -17,6 +17,7 @@ from speccli.core.deploy.asked import Asked
 from speccli.core.errors import ExitCode, SpecctlError, UsageError
 from speccli.core.fallback import carry, moving
 from speccli.core.fallback.carry import Restored
+from speccli.core.fallback.ours import Ours
 from speccli.core.fallback.refusals import configuration, refusals
 from speccli.core.fallback.serving import serving
 from speccli.core.fallback.trial import engine_ended
@@ -26,7 +27,14 @@ from speccli.core.manifests.options import RenderOptions
 from speccli.core.recipes.load import load
 from tests.core.deploy.fake_cluster import FakeCluster, Killed
 from tests.core.deploy.test_cluster import PLAIN, RECIPE, leads_to
-from tests.core.fallback.test_carry import WITH_STANDBY, World, quick, unanswered
+from tests.core.fallback.test_carry import (
+    WITH_STANDBY,
+    World,
+    away_afterwards,
+    quick,
+    unanswered,
+    without_an_answer,
+)
 
 __all__ = ["quick"]
 
@@ -539,12 +547,78 @@ def test_where_the_standby_died_the_traffic_goes_to_the_main_pool_as_it_is() -> 
         here,
         scene.heard,
         moving.Terms(),
-        0.0,
+        Ours(0.0),
         lambda: float(next(scene.clock)),
         lambda _: None,
     )
     assert mover.switch("main", mover.warm("main")).end == "moved"
     assert leads_to(scene.fake) == "chat"
+
+
+@pytest.mark.parametrize(
+    ("force", "more", "verdict"),
+    [
+        pytest.param(True, {}, "refused", id="refused-and-insisted-on"),
+        pytest.param(False, {}, "refused", id="refused"),
+        pytest.param(False, {"lasting_s": 50.0}, "inconclusive", id="inconclusive"),
+    ],
+)
+def test_an_answer_that_never_came_is_no_second_canary_and_no_second_refusal(
+    force: bool, more: dict[str, Any], verdict: str
+) -> None:
+    def begun() -> Scene:
+        scene = Scene()
+        scene.busy.quiet = verdict == "inconclusive"
+        scene.busy.acceptance = {} if scene.busy.quiet else {CANARY: 0.1}
+        return scene
+
+    for scene, told in without_an_answer(begun, lambda scene: scene.back(force=force, **more)):
+        assert told.verdict == verdict
+        assert told.refusals == (verdict == "refused")
+        assert told.words.startswith(f"eagle3, K = 3 is {verdict}: ")
+        assert told.words.endswith("; ngram, K = 3 serves on"), "and why, whoever was not heard"
+        assert canaries(scene) == [verdict]
+        assert ("Deployment", CANARY) not in scene.fake.objects
+        assert leads_to(scene.fake) == "chat-standby"
+        assert scene.record.current.state == "ready"
+
+
+@pytest.mark.parametrize("slow", [False, True], ids=["passed", "stayed"])
+def test_an_answer_that_never_came_after_a_canary_that_passed_is_no_second_canary(
+    slow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moving, "_RAISE_S", 30.0)
+
+    def begun() -> Scaled:
+        scene = Scaled(24)
+        scene.fake.running, scene.slow = 40.0, slow
+        return scene
+
+    for scene, told in without_an_answer(begun, lambda scene: scene.back()):
+        assert told.verdict == ("inconclusive" if slow else "passed")
+        assert canaries(scene) == ["passed"]
+        assert ("Deployment", CANARY) not in scene.fake.objects
+        assert leads_to(scene.fake) == ("chat-standby" if slow else "chat")
+        assert scene.record.current.state == "ready"
+        assert "raised" not in scene.record.current.options
+        assert not slow or "1 of 4 servers of the pool main were ready in time" in told.words
+
+
+def test_a_return_after_which_nobody_answers_is_through(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away_afterwards(monkeypatch)
+    told = scene.back()
+    assert (told.verdict, told.exit_code) == ("passed", ExitCode.OK)
+    assert "it is done again in 1 s" in scene.heard
+    assert canaries(scene) == ["passed"]
+    assert leads_to(scene.fake) == "chat"
+
+
+def canaries(scene: Scene) -> list[Any]:
+    """What each that was tried came to."""
+    every = (scene.record.current, *scene.record.previous)
+    return [each.trial["verdict"] for each in every if each.trial is not None]
 
 
 def test_a_return_whose_last_write_was_not_answered_is_through(scene: Scene) -> None:
