@@ -299,6 +299,8 @@ def _apprise(monkeypatch: pytest.MonkeyPatch, *, takes: bool = True) -> list[dic
 
     class Box:
         def add(self, url: str) -> bool:
+            if url.startswith("breaks"):
+                raise LookupError(url)
             return not url.startswith("nonsense")
 
         def notify(self, **message: Any) -> bool:
@@ -357,10 +359,11 @@ def test_an_apprise_that_cannot_be_used_is_said_with_nothing_to_tell(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sent = _apprise(monkeypatch)
-    usable, unknown = "mailto://me:secret@x", "nonsense://secret"
-    said = tell(Notifier(channels_of([], [usable, unknown]), "prod"), verdict())
+    usable, unknown, breaks = "mailto://me:secret@x", "nonsense://secret", "breaks://secret"
+    said = tell(Notifier(channels_of([], [usable, unknown, breaks]), "prod"), verdict())
     assert said == [
         "apprise nonsense://… cannot be told anything: apprise does not know this URL",
+        "apprise breaks://… cannot be told anything: LookupError in apprise",
     ]
     monkeypatch.setitem(sys.modules, "apprise", None)
     for dry in (False, True):

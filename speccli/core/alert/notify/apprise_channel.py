@@ -58,7 +58,11 @@ class Apprise:
             except ImportError as error:
                 raise NotTold(f"apprise is not installed: {_HINT}") from error
             box = apprise.Apprise()
-            if not box.add(self._url):
+            try:
+                known = box.add(self._url)
+            except Exception as error:  # a plug-in's own, of any kind
+                raise NotTold(f"{type(error).__name__} in apprise") from error
+            if not known:
                 raise NotTold("apprise does not know this URL")
             self._box = box
         return self._box
