@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.api_server import ApiServer, Question, Reply, status, write_kubeconfig
-from tests.support.pod_fleet import Fleet
+from tests.support.pod_fleet import PAGE, Fleet
 from tests.support.pods import crashed, loading, pending, ready
 from tests.support.recordings import Answer, specctl
 
@@ -93,6 +93,32 @@ def test_a_check_from_cron_judges_the_deployment(api: ApiServer, typed: Typed) -
     assert answer.exit_code == 3
     assert answer.stdout.startswith("SPECCTL UNKNOWN - ")
     assert "does not accept the credentials (401)" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("pool", "code", "word"), [("standby", 0, "OK"), ("main", 1, "WARNING - VERSION_SKEW")]
+)
+def test_a_standby_that_drafts_in_another_way_is_no_skew(
+    api: ApiServer, typed: Typed, tmp_path: Path, pool: str, code: int, word: str
+) -> None:
+    """Of the check, and of what is made of a recording."""
+    pods = {"chat-a": "main", "chat-other-a": pool}
+    made = [
+        ready(name, labels={"specctl.dev/deployment": "chat", "specctl.dev/pool": each})
+        for name, each in pods.items()
+    ]
+    fleet = Fleet(*made)
+    drafts = PAGE + b'vllm:spec_decode_num_drafts_total{engine="0",model_name="m"} 50.0\n'
+    fleet.pages["chat-a"] = Reply(body=drafts)
+    api.script = fleet
+    answer = typed("alert", "check", "--deployment", "chat", "--window", "0.3s")
+    assert answer.exit_code == code, answer.stdout
+    assert answer.stdout.startswith(f"SPECCTL {word}")
+    file = tmp_path / "r.jsonl"
+    done = typed("record", str(file), "--deployment", "chat", "--for", "0.4s", "--interval", "0.1s")
+    assert done.exit_code == 0, done.stderr
+    found = typed("status", "--replay", str(file), "-o", "json").json["findings"]
+    assert ("VERSION_SKEW" in {each["code"] for each in found}) == (code == 1)
 
 
 def test_a_crash_is_critical_for_cron_although_nothing_could_be_read(
