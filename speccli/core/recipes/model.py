@@ -29,6 +29,12 @@ Method = Literal[
 GpuName = Literal["h100", "h100-nvl", "h200", "a100"]
 
 
+MOST_SEQS = 65536
+"""Requests of an engine at once; what is sized for each batch would take minutes above it."""
+MOST_SPLIT = 1024
+"""GPUs that a model's layers are split over."""
+
+
 def _from(least: float, default: Any, most: float | None = None) -> Any:
     return field(default=default, metadata={"least": least, "most": most})
 
@@ -56,7 +62,7 @@ class Draft:
     revision: str | None = None
     k: int = field(default=0, metadata={"key": "K", "least": 0, "most": 64})
     """Tokens drafted per step."""
-    tensor_parallel: int | None = _from(1, None)
+    tensor_parallel: int | None = _from(1, None, MOST_SPLIT)
     """1, or the target's."""
     config: str | None = None
     """A folder with its config.json, where the model's name is no folder."""
@@ -108,9 +114,9 @@ class Serving:
     """How the engine is set."""
 
     max_model_len: int = _from(1, 32768)
-    max_num_seqs: int = _from(1, 128)
+    max_num_seqs: int = _from(1, 128, MOST_SEQS)
     max_num_batched_tokens: int = _from(1, 8192)
-    tensor_parallel: int = _from(1, 1)
+    tensor_parallel: int = _from(1, 1, MOST_SPLIT)
     data_parallel: int = _from(1, 1)
     kv_cache_dtype: str = "auto"
     gpu_memory_utilization: float = _from(0.05, 0.9, 1)
@@ -164,7 +170,7 @@ class Pool:
     image: str | None = None
     version: str | None = None
     served_model_name: str | None = None
-    max_num_seqs: int | None = _from(1, None)
+    max_num_seqs: int | None = _from(1, None, MOST_SEQS)
 
 
 PoolName = Literal["structured", "canary", "standby"]

@@ -5,7 +5,9 @@ A field's metadata may hold `key` (its name in YAML, where that differs), `least
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import math
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -66,6 +68,8 @@ def _required(field: Any) -> bool:
 def _within(value: Any, limits: Mapping[str, Any], marks: Marks, path: Path_) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return
+    if isinstance(value, float) and not math.isfinite(value):
+        raise wrong(marks, path, f"is {value}; it must be a finite number")
     least, most = limits.get("least"), limits.get("most")
     if least is not None and not value >= least:
         raise wrong(marks, path, f"is {value}; at least {least:g}")
@@ -130,7 +134,9 @@ def _scalar(hint: Any, value: Any, marks: Marks, path: Path_) -> Any:
     if hint is Any or hint is object:
         return value
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        with contextlib.suppress(OverflowError):
+            return float(value)
+        raise wrong(marks, path, f"has {len(str(abs(value)))} digits; no number here is as large")
     if isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value
     if hint is str and isinstance(value, int | float):

@@ -100,6 +100,22 @@ BASE = "name: x\ntarget: {model: m}\nhardware: {gpu: h100}\n"
         ),
         (BASE + "draft: {K: true}\n", "pool.yaml:4: draft.K is True; it must be a whole number"),
         (BASE + "draft: {K: 99}\n", "pool.yaml:4: draft.K is 99; at most 64"),
+        (BASE + "serving: {max_num_seqs: 65537}\n", "serving.max_num_seqs is 65537; at most 65536"),
+        (BASE + "pools: {canary: {max_num_seqs: 65537}}\n", "max_num_seqs is 65537; at most 65536"),
+        (BASE + "serving: {tensor_parallel: 1025}\n", "tensor_parallel is 1025; at most 1024"),
+        (BASE + "draft: {tensor_parallel: 1025}\n", "tensor_parallel is 1025; at most 1024"),
+        (
+            BASE + "scaling: {queue_wait_ms_target: .inf}\n",
+            "scaling.queue_wait_ms_target is inf; it must be a finite number",
+        ),
+        (
+            BASE + "cost: {gpu_hour_usd: .nan}\n",
+            "pool.yaml:4: cost.gpu_hour_usd is nan; it must be a finite number",
+        ),
+        (
+            BASE + f"scaling: {{queue_wait_ms_target: 1{'0' * 400}}}\n",
+            "scaling.queue_wait_ms_target has 401 digits",
+        ),
         (
             BASE + "engine: {version: 0.32}\n",
             "engine.version is the number 0.32; write it in quotes",
