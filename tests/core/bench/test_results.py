@@ -124,7 +124,8 @@ def test_a_document_of_another_form_is_told_where(change: dict[str, Any], said: 
     ],
 )
 def test_a_number_that_none_can_be_is_told_where(place: str, number: float) -> None:
-    document = inside = to_json(result())
+    document: Any = to_json(result())
+    inside: Any = document
     *path, last = [int(p) if p.isdigit() else p for p in re.findall(r"\w+", place)]
     for step in path:
         inside = inside[step]
