@@ -149,6 +149,15 @@ def test_imported_files_are_written_as_a_bench() -> None:
     assert run("compare", "got.json").exit_code == 3, "measured once"
 
 
+def test_an_import_of_what_cannot_be_leaves_no_file() -> None:
+    told = json.loads(VLLM.read_text()) | {"output_throughput": -5.0}
+    Path("bad.json").write_text(json.dumps(told))
+    result = run("import", "none=bad.json", "--out", "got.json")
+    assert (result.exit_code, result.stdout) == (64, "")
+    assert "rows[0].output_tokens_per_s.value is -5.0" in result.stderr
+    assert not Path("got.json").exists()
+
+
 def test_an_import_overwrites_a_file_only_by_force() -> None:
     Path("got.json").write_text("kept")
     words = "import", f"none={VLLM}", "--out", "got.json"

@@ -35,12 +35,16 @@ def from_json(document: Any) -> Result:
     if told != SCHEMA:
         raise FormError(f"its schema is {told!r}, not {SCHEMA!r}")
     result = decode(Result, document)
-    _consistent(result)
+    consistent(result)
     return result
 
 
-def _consistent(result: Result) -> None:
-    """What types alone do not say."""
+def consistent(result: Result) -> None:
+    """See to what types alone do not say.
+
+    Raises:
+        FormError: it is not so, with the place.
+    """
     arms = [arm.name for arm in result.arms]
     if len(set(arms)) != len(arms):
         raise FormError("arms: two have the same name")

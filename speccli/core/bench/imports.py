@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from speccli import __version__
-from speccli.core.bench.codec import whole
+from speccli.core.bench.codec import FormError, whole
 from speccli.core.bench.foreign import aiperf, guidellm, vllm_bench
 from speccli.core.bench.foreign.level import ID_LENGTH, Level
+from speccli.core.bench.form import consistent
 from speccli.core.bench.merge import APART
 from speccli.core.bench.results import (
     SCHEMA,
@@ -90,7 +91,7 @@ def import_files(
     """A bench of the files; each `FILE` or `ARM=FILE`. One arm's files at one load are repeats.
 
     Raises:
-        UsageError: a file cannot be read, or no arm of that name is there.
+        UsageError: a file cannot be read, holds what cannot be, or no arm of that name is there.
     """
     _once([_split(each)[1] for each in files])
     named = [(arm, level) for each in files for arm, level in _named(each)]
@@ -102,7 +103,7 @@ def import_files(
     tools = Counter(level.tool for _, level in named)
     levels = [level for _, level in named]
     runner = "+".join(sorted(tools))
-    return Result(
+    result = Result(
         name=name or "imported",
         created=(now or datetime.now(UTC)).isoformat(timespec="seconds"),
         finished=None,
@@ -120,6 +121,11 @@ def import_files(
         rows=tuple(rows),
         stand_in=stand_in,
     )
+    try:
+        consistent(result)
+    except FormError as error:
+        raise UsageError(f"the files hold what cannot be: {error}", hint=_HINT) from error
+    return result
 
 
 def refuse_to_lose(out: Path, files: Sequence[str], *, force: bool) -> None:
