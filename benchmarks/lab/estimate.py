@@ -142,9 +142,10 @@ def held_by_server(bench: Path) -> dict[tuple[str, str], float]:
 
 
 FITTED = (
-    "Not all of it was foretold: the speed of FP8 and of a draft model, and the memory of graphs, "
-    "were fitted to the 8b and 32b of docs/evidence/lab-h200; the other speeds to an earlier 8B "
-    "and 32B (docs/recipes.md)."
+    "Foretold: both speeds of 70b-fp8, and of 32b, whose constants are an earlier run's "
+    "(docs/evidence/bench-h200-32b.json). Fitted to these rows: the speeds of 70b-int4 and of a "
+    "draft model, and, to servers of 8b and the earlier 32B, the memory of graphs; the other "
+    "speeds to an earlier 8B and 32B (docs/recipes.md)."
 )
 Held = dict[tuple[str, str], float]
 

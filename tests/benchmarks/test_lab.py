@@ -163,7 +163,12 @@ def told(tmp_path: Path, *benches: str) -> list[dict[str, Any]]:
 
 def test_plan_meets_its_goals_on_what_the_lab_measured(tmp_path: Path) -> None:
     """But for a draft model at batch 32, whose two repeats differ by 30 % themselves."""
-    found = told(tmp_path, f"8b={LAB / '8b-arms.json'}", f"32b={LAB / '32b-arms.json'}")
+    large = ["70b-fp8", "70b-eagle3-fp8", "70b-int4", "70b-eagle3-int4"]
+    found = told(
+        tmp_path,
+        *(f"{name}={LAB / name}-arms.json" for name in ("8b", "32b")),
+        *(f"70b-{name.rpartition('-')[2]}={LAB / name}.json" for name in large),
+    )
     missed = {
         (line["shape"], line["arm"], line["batch"])
         for line in found
@@ -171,8 +176,8 @@ def test_plan_meets_its_goals_on_what_the_lab_measured(tmp_path: Path) -> None:
     }
     assert missed == {("8b", "draft-model", 32)}
     besides = [line for line in found if line["what"] == "besides the cache"]
-    assert len(besides) == 7
-    assert max(abs(line["off"]) for line in besides) < 0.04
+    assert len(besides) == 11
+    assert max(abs(line["off"]) for line in besides) < 0.08
 
 
 def test_the_graphs_of_servers_that_shared_a_gpu_are_not_compared(tmp_path: Path) -> None:

@@ -148,6 +148,8 @@ def keep_log(places: Places, group: str, log: Path) -> None:
         "graph",
         "Maximum concurrency",
         "Runner",
+        "LinearKernel",
+        "ScaledMM",
     )
     marks += ("took", "ERROR", "Error", "WARNING", "non-default args")
     lines = log.read_text(errors="replace").splitlines()

@@ -31,7 +31,7 @@ def _methods(method: str) -> list[Advice]:
         Advice(
             "a head was trained for just this target",
             "EAGLE-3, K = 3",
-            "the most accepted tokens for the least draft; 1.8 (8B) and 2.2 times (32B, K = 5) "
+            "the most accepted tokens for the least draft; 1.8 (8B) and 2.0 times (32B, K = 5) "
             f"{_LAB}",
             method in {"eagle", "eagle3"},
         ),
@@ -70,7 +70,7 @@ def _cases(plan: Plan) -> list[Advice]:
         Advice(
             "batches of 64 and more most of the time",
             "none, or a smaller K",
-            "stand-ins on an H200: 1.25 (8B) and 0.84 times (32B) at 64, 0.86 and 0.73 at 128"
+            "stand-ins on an H200: 1.25 (8B) and 0.85 times (32B) at 64, 0.86 and 0.72 at 128"
             + (f"; here {crossover}" if crossover else ""),
             large,
         ),
