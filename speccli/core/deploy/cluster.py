@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from speccli.core.deploy.asked import Asked, Prepared, Reporter
-from speccli.core.deploy.prepare import now, offline, prepare, read_record
+from speccli.core.deploy.prepare import now, offline, prepare, read_record, who
 from speccli.core.errors import ExitCode, SpecctlError
 from speccli.core.kube import apply, record
 from speccli.core.kube.errors import Conflict, Denied
@@ -132,6 +132,10 @@ def carry_out(
 ) -> Outcome:
     """What was prepared, for good."""
     announce(prepared, reporter)
+    current = prepared.record.current
+    if prepared.known and current.state in {"applying", "applied"}:
+        begun = f"revision {current.number}, begun by {current.by} at {current.at}"
+        reporter.say(f"{begun}, is gone on with")
     told = _write_intent(cluster, prepared)
     force = prepared.asked.force
     pruned = apply.remove(cluster, prepared.prune_first, wait_s=apply.GONE_S)
@@ -269,7 +273,7 @@ def _see_ours(cluster: Cluster, namespace: str, told: Record) -> None:
 
 def _other(there: Record, told: Record) -> SpecctlError:
     return SpecctlError(
-        f"{there.current.by} deployed revision {there.current.number} of {told.name} at "
+        f"{who_else(there.current)} deployed revision {there.current.number} of {told.name} at "
         f"{there.current.at}, while revision {told.current.number} was under way",
         hint=f"specctl status {told.name}",
     )
@@ -300,9 +304,15 @@ def _config_hash(deployment: Mapping[str, Any] | None) -> object:
     return ((template.get("metadata") or {}).get("annotations") or {}).get(CONFIG_HASH)
 
 
+def who_else(made: Revision) -> str:
+    """Who made a revision that is not this command's."""
+    return f"another command of {made.by}" if made.by == who() else made.by
+
+
 def identity(current: Revision) -> tuple[object, ...]:
     """What tells one attempt from another."""
-    return current.number, current.at, current.by, current.hash, current.objects_hash
+    told = (current.number, current.at, current.by, current.hash, current.objects_hash)
+    return *told, current.uid
 
 
 def _prune(cluster: Cluster, refs: Sequence[Ref], reporter: Reporter) -> list[Ref]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import socket
+import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -283,6 +284,7 @@ def _next(
         tool=__version__,
         restores=asked.restores,
         trial=asked.trial,
+        uid=uuid.uuid4().hex,
     )
     return (former.with_next(revision) if former else Record(name, revision)), False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from speccli.core.deploy.asked import Prepared
-from speccli.core.deploy.cluster import identity
+from speccli.core.deploy.cluster import identity, who_else
 from speccli.core.errors import SpecctlError
 from speccli.core.kube.record import Record, Revision
 
@@ -45,7 +45,7 @@ class Ours:
             self._known.append(identity(there))
         elif identity(there) not in self._known:
             raise SpecctlError(
-                f"{there.by} deployed revision {there.number} of {name} at {there.at}, while a "
-                "move of it was under way",
+                f"{who_else(there)} deployed revision {there.number} of {name} at {there.at}, "
+                "while a move of it was under way",
                 hint=f"specctl status {name}, then do the same again where it is still wanted",
             )

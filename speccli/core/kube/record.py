@@ -65,6 +65,9 @@ class Revision:
     """The revision that it brought back."""
     trial: Mapping[str, Any] | None = None
     """Of a canary that a restore is tried with: what it is tried for, and what came of it."""
+    uid: str | None = None
+    """No other attempt's: two may write the same at the same second. None: of an older specctl, or
+    of this machine, where a lock keeps them apart."""
 
     @property
     def hash(self) -> str:
@@ -104,6 +107,8 @@ class Revision:
             "objects": [ref.to_json() for ref in self.objects],
             "recipe": dict(self.recipe),
         }
+        if self.uid is not None:
+            told["uid"] = self.uid
         return told if self.trial is None else {**told, "trial": dict(self.trial)}
 
 
@@ -306,4 +311,5 @@ def _revision(told: Mapping[str, Any]) -> Revision:
         proof=told["proof"],
         restores=told["restores"],
         trial=told.get("trial"),
+        uid=told.get("uid"),
     )

@@ -60,6 +60,7 @@ class FakeCluster:
         """Requests that run in each pod; None: the page does not tell."""
         self.queued = 0.0
         """Requests that wait in each pod."""
+        self.version_of_last = 0
         self.away = 0
         """Calls that find no server."""
         self._lock = threading.Lock()
@@ -138,7 +139,8 @@ class FakeCluster:
             self.tried.append(copied(dict(obj)))
         else:
             self._write(f"{manager} {kind} {name}")
-            after["metadata"]["resourceVersion"] = str(len(self.calls))
+            self.version_of_last += 1  # `calls` may be cleared
+            after["metadata"]["resourceVersion"] = str(self.version_of_last)
             self.objects[kind, name] = after
         return copied(after)
 

@@ -504,6 +504,52 @@ def test_of_two_operators_at_once_one_is_told_and_nothing_is_half_done(
     )
 
 
+@pytest.mark.parametrize("lost", [False, True], ids=["written-second", "answer-lost"])
+def test_of_two_commands_of_one_user_at_the_same_second_one_moves_and_the_other_is_told(
+    world: World, lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have looked, and ask for the same: the other's intent comes before this one's."""
+    monkeypatch.setattr("speccli.core.deploy.prepare.now", lambda: "2026-11-30T12:00:00+00:00")
+    monkeypatch.setattr("speccli.core.deploy.cluster.now", lambda: "2026-11-30T12:00:00+00:00")
+    told, others = world.fake.apply, list[Outcome]()
+
+    def apply(obj: Any, dry_run: bool = False, **more: Any) -> Any:
+        if not dry_run and not others:
+            world.fake.apply = told  # type: ignore[method-assign]
+            others.append(world.go())
+            if lost:
+                raise TimedOut("no answer from https://fake within 10 s")
+        return told(obj, dry_run=dry_run, **more)
+
+    world.fake.apply = apply  # type: ignore[method-assign,assignment]
+    with pytest.raises(SpecctlError, match=r"^another command of .+ deployed revision 2") as caught:
+        world.go()
+    assert caught.value.exit_code is ExitCode.UNKNOWN
+    assert "\n" not in caught.value.message
+    assert str(caught.value.hint).startswith("specctl status chat")
+    assert [each.end for each in others] == ["moved"]
+    assert (world.record.current.number, world.record.current.state) == (2, "ready")
+    assert leads_to(world.fake) == "chat-standby"
+
+
+def test_who_completes_what_another_has_begun_is_told_so_and_the_other_too(world: World) -> None:
+    told, others = world.fake.apply, list[Outcome]()
+
+    def apply(obj: Any, dry_run: bool = False, **more: Any) -> Any:
+        if obj["kind"] == "Service" and not dry_run and not others:
+            world.fake.apply = told  # type: ignore[method-assign]
+            others.append(world.go())
+        return told(obj, dry_run=dry_run, **more)
+
+    world.fake.apply = apply  # type: ignore[method-assign,assignment]
+    with pytest.raises(SpecctlError, match="somebody changed Service chat while revision 2"):
+        world.go()
+    assert [each.end for each in others] == ["moved"]
+    current = world.record.current
+    begun = f"revision {current.number}, begun by {current.by} at {current.at}, is gone on with"
+    assert begun in world.heard
+
+
 @pytest.mark.parametrize("rung", [None, "none"])
 @pytest.mark.parametrize("serves", ["main", "standby"])
 def test_a_write_whose_answer_never_came_is_no_second_step(rung: str | None, serves: str) -> None:

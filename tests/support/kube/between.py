@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 _WRITES = frozenset({"PATCH", "POST", "DELETE", "PUT"})
 _OF_THE_MOMENT = re.compile(
     rb"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)|\"resourceVersion\": ?\"\d+\""
+    rb"|\\\"uid\\\": \\\"\w+\\\""
 )
 _HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "host", "content-length"})
 
