@@ -7,10 +7,13 @@ from typing import TypeVar
 
 from speccli.core.deploy.asked import Reporter
 from speccli.core.errors import SpecctlError
+from speccli.core.kube.client import DEADLINE_S
 from speccli.core.kube.errors import Busy, TimedOut, Unreachable
 
 AWAY_S = 300.0
 """How long an API server may be away in the middle of a move."""
+_ANSWERED_S = 3 * DEADLINE_S
+"""A try that lasted for longer was answered: its first call would have ended it."""
 _FIRST_S, _LONGEST_S = 1.0, 15.0
 _AWAY = (Unreachable, TimedOut, Busy)
 
@@ -27,18 +30,23 @@ def persistently(
 ) -> Made:
     """Do it, and again from the start while nobody answers.
 
+    Each absence has its own time: one at the beginning of a long move says nothing of the next.
+
     Raises:
         SpecctlError: what is no matter of waiting; or nobody answered for so long.
     """
     began: float | None = None
     pause = _FIRST_S
     while True:
+        tried = clock()
         try:
             return once()
         except _AWAY as error:
-            began = clock() if began is None else began
-            if clock() - began + pause > away_s:
-                raise _given_up(error, clock() - began) from error
+            now = clock()
+            if began is None or now - tried > _ANSWERED_S:
+                began, pause = now, _FIRST_S
+            if now - began + pause > away_s:
+                raise _given_up(error, now - began) from error
             reporter.warn(f"{error.message}; it is done again in {pause:.0f} s")
         sleep(pause)
         pause = min(2 * pause, _LONGEST_S)
