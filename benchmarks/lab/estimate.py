@@ -1,6 +1,6 @@
 """What `specctl plan` estimates for the lab's shapes beside what was measured, and the error.
 
-    python benchmarks/lab/estimate.py SHAPE[-WEIGHTS]=BENCH.json… [--json FILE]
+    python benchmarks/lab/estimate.py SHAPE[-WEIGHTS][-tpN]=BENCH.json… [--json FILE]
 
 Memory: weights, KV cache and everything besides the KV cache, of each server whose facts the bench
 holds; CUDA graphs only of a server that was alone, since vLLM counts what the whole GPU lost while
@@ -70,7 +70,7 @@ def weights_of(result: Result) -> str:
     return found[0] if found else "bf16"
 
 
-def group_of(name: str, weights: str) -> Group:
+def group_of(name: str, weights: str, gpus: int = 1) -> Group:
     """The lab's group whose servers these are.
 
     Raises:
@@ -78,11 +78,20 @@ def group_of(name: str, weights: str) -> Group:
     """
     shape = "small" if name == MIXTURE else name
     for group in GROUPS.values():
-        if group.shape == shape and any(arm.weights == weights for arm in group.arms):
+        stored = any(arm.weights == weights for arm in group.arms)
+        if stored and (group.shape, group.gpus) == (shape, gpus):
             return group
-    known = {(group.shape, arm.weights) for group in GROUPS.values() for arm in group.arms}
-    told = ", ".join(f"{MIXTURE if one == 'small' else one}-{kind}" for one, kind in sorted(known))
-    raise ValueError(f"{name}-{weights}: the lab serves {told}")
+    known = {
+        (group.shape, arm.weights, group.gpus) for group in GROUPS.values() for arm in group.arms
+    }
+    told = ", ".join(
+        _named(MIXTURE if one == "small" else one, *more) for one, *more in sorted(known)
+    )
+    raise ValueError(f"{_named(name, weights, gpus)}: the lab serves {told}")
+
+
+def _named(name: str, weights: str, gpus: int) -> str:
+    return f"{name}-{weights}" + (f"-tp{gpus}" if gpus > 1 else "")
 
 
 def _stand_in(name: str) -> shapes.Shape:
@@ -150,17 +159,18 @@ FITTED = (
 Held = dict[tuple[str, str], float]
 
 
-def lines(name: str, weights: str, result: Result, held: Held) -> Iterator[Line]:
+def lines(name: str, weights: str, result: Result, held: Held, gpus: int = 1) -> Iterator[Line]:
     """Everything of one bench that both sides tell."""
     rates: dict[tuple[int, str], dict[str, list[Line]]] = {}
     for arm in result.arms:
         if arm.method in METHODS:
             alone = len(held) == 1
-            yield from _memory(name, weights, arm, held.get((arm.name, weights)), alone)
+            one = held.get((arm.name, weights))
+            yield from _memory(name, weights, arm, one / gpus if one else None, alone, gpus)
             # The small model runs eager, for its acceptance alone: that is no speed.
             for row in () if name == MIXTURE else result.rows:
                 if row.arm == arm.name and row.output_tokens_per_s.value and row.batch:
-                    line = _speed(name, weights, arm, row)
+                    line = _speed(name, weights, arm, row, gpus)
                     at = rates.setdefault((row.batch, row.dataset), {})
                     at.setdefault(arm.name, []).append(line)
                     yield line
@@ -185,11 +195,13 @@ def _speed_ups(
             yield Line(f"speed-up ({dataset})", arm, batch, estimated, measured, "x", None)
 
 
-def _memory(name: str, weights: str, arm: Arm, held: float | None, alone: bool) -> Iterator[Line]:
+def _memory(
+    name: str, weights: str, arm: Arm, held: float | None, alone: bool, gpus: int
+) -> Iterator[Line]:
     facts = arm.server
     if facts is None:
         return
-    told = memory(GPUS["h200"], demand(name, weights, arm))
+    told = memory(GPUS["h200"], demand(name, weights, arm, gpus))
     items = {item.name: float(item.bytes) for item in told.items}
     loaded = items["target weights"] + items.get("draft weights", 0.0)
     cache = facts.kv_cache_bytes.value
@@ -210,20 +222,20 @@ def _memory(name: str, weights: str, arm: Arm, held: float | None, alone: bool) 
         yield Line("KV tokens", arm.name, None, estimated, tokens, "tokens", MEMORY_GOAL)
 
 
-def demand(name: str, weights: str, arm: Arm) -> Demand:
+def demand(name: str, weights: str, arm: Arm, gpus: int = 1) -> Demand:
     """What a server of the lab is asked to hold."""
-    group = group_of(name, weights)
+    group = group_of(name, weights, gpus)
     batched = 2048 if any("2048" in each.extra for each in group.arms) else 8192
     target, k = shape(name, weights, arm.name), arm.k or 0
     small, params = draft(name, arm.method)
-    graphs = captured(name, weights, arm)
+    graphs = captured(name, weights, arm, gpus)
     return Demand(
         target=target,
         draft=small,
         draft_params=params,
         k=k,
-        tensor_parallel=1,
-        draft_tensor_parallel=1,
+        tensor_parallel=gpus,
+        draft_tensor_parallel=gpus,
         max_model_len=group.max_model_len,
         max_num_seqs=group.max_num_seqs,
         max_num_batched_tokens=batched,
@@ -236,9 +248,9 @@ def demand(name: str, weights: str, arm: Arm) -> Demand:
     )
 
 
-def captured(name: str, weights: str, arm: Arm) -> cudagraphs.Captured:
+def captured(name: str, weights: str, arm: Arm, gpus: int = 1) -> cudagraphs.Captured:
     """The CUDA graphs of a server of the lab."""
-    group = group_of(name, weights)
+    group = group_of(name, weights, gpus)
     found = vllm_graphs.rules(
         ENGINE,
         method="eagle3" if arm.method in HEADS else arm.method or "none",
@@ -258,12 +270,12 @@ def captured(name: str, weights: str, arm: Arm) -> cudagraphs.Captured:
     )
 
 
-def _speed(name: str, weights: str, arm: Arm, row: Row) -> Line:
+def _speed(name: str, weights: str, arm: Arm, row: Row, gpus: int) -> Line:
     small, params = draft(name, arm.method)
     answers = max(1, row.requests - row.errors)
     asked, given = row.input_tokens or 0, row.output_tokens or 0
     setting = roofline.Setting(
-        GPUS["h200"], 1, shape(name, weights), "auto", small, params, 1, arm.method or "none",
+        GPUS["h200"], gpus, shape(name, weights), "auto", small, params, gpus, arm.method or "none",
         round(asked / answers), round(given / answers), arm.method == "draft_model",
     )  # fmt: skip
     length = row.acceptance.tokens_per_step.value or 1.0
@@ -279,21 +291,23 @@ def _speed(name: str, weights: str, arm: Arm, row: Row) -> Line:
 def main(arguments: list[str]) -> int:
     """0 every goal met, 1 one is missed, 64 usage."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("bench", nargs="+", metavar="SHAPE[-WEIGHTS]=FILE")
+    parser.add_argument("bench", nargs="+", metavar="SHAPE[-WEIGHTS][-tpN]=FILE")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args(arguments)
     made: list[tuple[str, Line]] = []
     for named, files in names(asked.bench).items():
-        name, _, weights = named.partition("-")
+        whole, split, over = named.partition("-tp")
+        name, _, weights = whole.partition("-")
+        gpus = int(over) if split and over.isdigit() else 1
         held = {key: used for file in files for key, used in held_by_server(file).items()}
         result = read_all(files)
         stored = weights or weights_of(result)
         try:
-            group_of(name, stored)
+            group_of(name, stored, gpus)
         except ValueError as error:
             print(error, file=sys.stderr)
             return 64
-        found = lines(name, stored, result, held)
+        found = lines(name, stored, result, held, gpus)
         made += [(named, line) for line in found]
     for named, line in made:
         batch = "" if line.batch is None else f"batch {line.batch}"

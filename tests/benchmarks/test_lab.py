@@ -43,8 +43,8 @@ def gib(group: Group, arm: Arm) -> float:
     told = memory(
         GPUS["h200"],
         Demand(
-            shape, draft, params, arm.k if drafts else 0, 1, 1, 2048, group.max_num_seqs,
-            2048 if "2048" in arm.extra else 8192, "auto", 0.9, 60, drafts,
+            shape, draft, params, arm.k if drafts else 0, group.gpus, group.gpus, 2048,
+            group.max_num_seqs, 2048 if "2048" in arm.extra else 8192, "auto", 0.9, 60, drafts,
         ),
     )  # fmt: skip
     own = sum(item.bytes for item in told.items) / 2**30 + arm.kv_gib
@@ -52,7 +52,7 @@ def gib(group: Group, arm: Arm) -> float:
 
 
 @pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS.keys())
-def test_the_servers_of_a_group_fit_on_one_gpu_together(group: Group) -> None:
+def test_the_servers_of_a_group_fit_together(group: Group) -> None:
     assert sum(gib(group, arm) for arm in group.arms) < GPU_GIB - SPARE_GIB
 
 
@@ -60,7 +60,7 @@ def test_the_servers_of_a_group_fit_on_one_gpu_together(group: Group) -> None:
 def test_the_cache_holds_the_largest_batch_of_each_bench(group: Group) -> None:
     if group.shape == "small":
         pytest.skip("4 GiB of 23 kB a token")
-    kv = estimate.shape(group.shape, "bf16").kv_bytes_per_token(1, "auto")
+    kv = estimate.shape(group.shape, "bf16").kv_bytes_per_token(group.gpus, "auto")
     for bench in group.benches:
         batch = max(map(int, bench.batches.split(",")))
         for arm in group.arms:
@@ -224,8 +224,32 @@ def test_every_group_of_stand_ins_finds_its_weights_and_its_servers(group: Group
         words = measure.stand_in(group, bench)
         result = replace(read(LAB / "8b-arms.json"), stand_in=words)
         assert estimate.weights_of(result) == arm.weights
-        found = estimate.group_of(group.shape, arm.weights)
-        assert found.shape == group.shape
+        found = estimate.group_of(group.shape, arm.weights, group.gpus)
+        assert (found.shape, found.gpus) == (group.shape, group.gpus)
+
+
+def test_a_server_over_two_gpus_is_split_and_keeps_off_multicast(places: Places) -> None:
+    group = GROUPS["70b-tp2"]
+    line = servers.command(places, group, group.arms[0], 8101)
+    assert line[line.index("--tensor-parallel-size") + 1] == "2"
+    assert json.loads(line[line.index("--compilation-config") + 1]) == {
+        "pass_config": {"fuse_allreduce_rms": False}
+    }
+    asked = measure.line(places, group, group.benches[0])
+    assert asked[asked.index("--gpus-per-engine") + 1] == "2"
+    one = GROUPS["70b"]
+    assert "--tensor-parallel-size" not in servers.command(places, one, one.arms[0], 8101)
+
+
+def test_an_estimate_over_two_gpus_is_of_each(tmp_path: Path) -> None:
+    arm = server("baseline", "none", None)
+    halves, whole = (
+        memory(GPUS["h200"], estimate.demand("70b", "fp8", arm, gpus)).items[0].bytes
+        for gpus in (2, 1)
+    )
+    assert halves == pytest.approx(whole / 2, rel=0.01)
+    with pytest.raises(ValueError, match="32b-fp8-tp2: the lab serves .*70b-bf16-tp2"):
+        estimate.group_of("32b", "fp8", 2)
 
 
 @pytest.mark.parametrize(("weights", "gib"), [("bf16", 131.4), ("fp8", 67.7), ("int4", 37.1)])

@@ -62,6 +62,8 @@ class Group:
     max_num_seqs: int = 128
     max_model_len: int = 2048
     extra: tuple[str, ...] = ()
+    gpus: int = 1
+    """Over which each of its servers is split; `kv_gib` is of each GPU."""
     start_s: int = 170
     """What its servers need to be ready, or are thought to need."""
     notes: tuple[str, ...] = field(default=())
@@ -219,6 +221,34 @@ GROUPS = {
             notes=(
                 "131.4 GiB of weights on a GPU of 140.4: that it does not fit is an answer too",
             ),
+        ),
+        Group(
+            "70b-tp2",
+            "70b",
+            (
+                Arm("baseline", weights="fp8", kv_gib=5.0),
+                _eagle(k=5, weights="fp8", kv_gib=5.0),
+            ),
+            (Bench("fp8", 110, "1,8,32,64", "8,24,64,128"),),
+            max_num_seqs=64,
+            gpus=2,
+            start_s=280,
+        ),
+        *(
+            Group(
+                f"70b-bf16-tp2{name}",
+                "70b",
+                (arm,),
+                (Bench("bf16", 70, "1,8,32,64", "8,24,64,128"),),
+                max_num_seqs=64,
+                gpus=2,
+                start_s=250,
+                notes=("no room for both: blocks, not interleaved",),
+            )
+            for name, arm in (
+                ("", Arm("baseline", kv_gib=8.0)),
+                ("-eagle3", _eagle(k=5, kv_gib=8.0)),
+            )
         ),
         Group(
             "mixture",

@@ -95,6 +95,7 @@ def line(
     made += ["--max-tokens", str(bench.max_tokens), "--repeats", str(bench.repeats)]
     made += [str(SCHEMA) if word == "SCHEMA" else word for word in bench.more]
     made += [] if places.rehearse else ["--nvml"]
+    made += ["--gpus-per-engine", str(group.gpus)] if group.gpus > 1 else []
     words = stand_in(group, bench)
     made += ["--stand-in", words] if words else []
     return [*made, "--resume"] if file.exists() else made

@@ -238,6 +238,8 @@ REPORTED = {
     "32b": ("32b-arms", "32b-sets"),
     "70b-fp8": ("70b-fp8", "70b-eagle3-fp8", "70b-sets", "70b-eagle3-sets"),
     "70b-int4": ("70b-int4", "70b-eagle3-int4"),
+    "70b-fp8-tp2": ("70b-tp2-fp8",),
+    "70b-bf16-tp2": ("70b-bf16-tp2-bf16", "70b-bf16-tp2-eagle3-bf16"),
 }
 """Benches of a model: arms that did not fit together are taken as one."""
 

@@ -19,6 +19,15 @@ from driver.places import LAB, Places, Stop, say
 
 PORT = 8101
 START_S = 420.0
+SPLIT = {
+    "NCCL_NVLS_ENABLE": "0",
+    "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
+    "NVSHMEM_DISABLE_NVLS": "1",
+    "VLLM_ALLREDUCE_USE_SYMM_MEM": "0",
+}
+"""No NVLink multicast: on a shared host it reaches into what other guests use. vLLM's own
+all-reduce does without."""
+NO_MULTICAST = json.dumps({"pass_config": {"fuse_allreduce_rms": False}})
 
 
 def folder(places: Places, group: Group, arm: Arm) -> Path:
@@ -102,6 +111,8 @@ def command(places: Places, group: Group, arm: Arm, port: int) -> list[str]:
     made += ["--max-model-len", str(group.max_model_len), "--no-enable-prefix-caching"]
     made += ["--max-num-seqs", str(group.max_num_seqs), "--load-format", "stand-in"]
     made += [*group.extra, *arm.extra]
+    if group.gpus > 1:
+        made += ["--tensor-parallel-size", str(group.gpus), "--compilation-config", NO_MULTICAST]
     if places.rehearse:
         made += [] if "--enforce-eager" in made else ["--enforce-eager"]
     else:
@@ -153,7 +164,7 @@ def _spawn(places: Places, group: Group, arm: Arm, line: list[str], run: Path) -
     known = _known(places, group, arm)
     if known.exists() and not cache.exists():
         shutil.copytree(known, cache, symlinks=True)
-    env = places.engine_env(VLLM_CACHE_ROOT=str(cache))
+    env = places.engine_env(VLLM_CACHE_ROOT=str(cache), **(SPLIT if group.gpus > 1 else {}))
     with (run / f"{arm.name}.log").open("w") as log:
         process = subprocess.Popen(
             line, env=env, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
@@ -164,7 +175,7 @@ def _spawn(places: Places, group: Group, arm: Arm, line: list[str], run: Path) -
 
 def _known(places: Places, group: Group, arm: Arm) -> Path:
     """What an engine compiled for such a server before: it starts sooner with it."""
-    name = f"{group.shape}-{arm.weights}-{arm.method}"
+    name = f"{group.shape}-{arm.weights}-{arm.method}-{group.gpus}"
     return places.work / "compiled" / name
 
 
