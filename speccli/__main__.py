@@ -1,6 +1,6 @@
 """`python -m speccli`: the same as `specctl`."""
 
-from speccli.main import main
+from speccli.start import main
 
 if __name__ == "__main__":
     main()

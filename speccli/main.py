@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from speccli import __version__, diagnostics, output
+from speccli import __version__, diagnostics, output, start
 from speccli.core.errors import ExitCode, SpecctlError
 
 EXIT_CODES = """Exit codes: 0 ok · 1 warning · 2 critical · 3 unknown (no data, unreachable, not
@@ -73,6 +73,13 @@ class SpecctlGroup(TyperGroup):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run; an interrupt is passed on, of which Typer makes 130 without a word."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stopped:
+            raise typer.Abort from stopped
+
     def main(
         self,
         args: Sequence[str] | None = None,
@@ -117,6 +124,7 @@ def _load(name: str) -> Any:
     command = typer.main.get_command(group)
     command.name = name
     _refuse_no_numbers(command)
+    start.raise_it()
     return command
 
 
@@ -147,9 +155,8 @@ def _coded(run: Callable[[], Any]) -> int:
     except SpecctlError as error:
         diagnostics.error(error.message, error.hint)
         return int(error.exit_code)
-    except (KeyboardInterrupt, typer.Abort):
-        diagnostics.say("interrupted")
-        return int(ExitCode.INTERRUPTED)
+    except (KeyboardInterrupt, typer.Abort) as stopped:
+        return _interrupted(getattr(stopped.__cause__, "__notes__", ()))
     except SystemExit as leaving:
         # Typer's help leaves with 1, "warning", when its reader is gone (`| head`).
         if isinstance(leaving.__context__, BrokenPipeError):
@@ -160,7 +167,17 @@ def _coded(run: Callable[[], Any]) -> int:
         return _unwritable(error)
     except Exception as error:  # noqa: BLE001 - passed on unless it is a usage error
         return _usage(error)
+    if result == ExitCode.INTERRUPTED:
+        return _interrupted()
     return result if isinstance(result, int) else 0
+
+
+def _interrupted(kept: Sequence[str] = ()) -> int:
+    """One line, with what was `kept` and how to go on where the command noted it; then 130."""
+    start.leave_at_once()
+    diagnostics.say("interrupted" + (f": {'; '.join(kept)}" if kept else ""))
+    start.leave_at_once(said=True)
+    return int(ExitCode.INTERRUPTED)
 
 
 def _unwritable(error: OSError) -> int:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import signal
+from collections.abc import Iterator
+
+import pytest
 
 # A runner started in the background (`nohup make test &`, some CI) ignores these, and so would the
 # programs that tests start and end by them: specctl leaves an ignored signal ignored, as it should.
@@ -16,3 +19,12 @@ for number, usual in (
     if signal.getsignal(number) is signal.SIG_IGN:
         with contextlib.suppress(ValueError):  # not the main thread: leave it
             signal.signal(number, usual)
+
+
+@pytest.fixture(autouse=True)
+def _ctrl_c_is_heard_again() -> Iterator[None]:
+    """A command that was told to stop ignores Ctrl-C up to its end; the runner does not end."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN is not before:
+        signal.signal(signal.SIGINT, before)

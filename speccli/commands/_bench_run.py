@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import sys
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -288,7 +289,11 @@ def run(
     try:
         result = run_with(plan.spec, plan.before, Progress(diagnostics.say, diagnostics.progress))
     except ToldToStop as told:
-        diagnostics.say(f"interrupted: {asking.left_behind(plan.spec)}")
+        kept = asking.left_behind(plan.spec)
+        if told.number == signal.SIGINT:
+            told.add_note(kept)
+            raise
+        diagnostics.say(f"interrupted: {kept}")
         raise typer.Exit(128 + told.number) from None
 
     def table() -> RenderableType:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from speccli.core.deploy.remove import Deletion
     from speccli.core.kube.refs import Ref
 
-_CUT_SHORT = "interrupted; the same command completes it"
+_CUT_SHORT = "the same command completes it"
 
 
 def command(

@@ -172,10 +172,11 @@ def run_local(asked: Asked, output_format: output.Format) -> int:
 
 @contextmanager
 def interrupted(otherwise: str) -> Iterator[None]:
-    """Where somebody stops waiting, say what goes on: as the exception notes it, or `otherwise`."""
+    """Where somebody stops waiting, it is said what goes on: as noted already, or `otherwise`."""
     try:
         yield
     except KeyboardInterrupt as stopped:
         diagnostics.settle()
-        diagnostics.say("; ".join(getattr(stopped, "__notes__", ())) or otherwise)
+        if not getattr(stopped, "__notes__", ()):
+            stopped.add_note(otherwise)
         raise

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 def told_to_stop() -> Iterator[asyncio.Future[int]]:
     """A future that SIGINT, SIGTERM and SIGHUP complete with their number.
 
-    A signal that is ignored (nohup) stays so.
+    A signal that is ignored (nohup) stays so. Once told, SIGINT is ignored from the end of this on:
+    what is left is to keep what there is and to say so, and a second Ctrl-C cut that off.
     """
     with told_twice() as (stop, _):
         yield stop
@@ -43,3 +44,5 @@ def told_twice() -> Iterator[tuple[asyncio.Future[int], asyncio.Future[int]]]:
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
+        if stop.done():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)

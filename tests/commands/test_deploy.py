@@ -131,7 +131,7 @@ def test_a_deletion_that_is_interrupted_says_how_it_is_completed(
     cut = specctl("delete", "chat", "--yes")
     assert cut.exit_code == 130, cut.stderr
     assert "removed Deployment chat" in cut.stderr
-    assert cut.stderr.endswith("specctl: interrupted; the same command completes it\n")
+    assert cut.stderr.endswith("specctl: interrupted: the same command completes it\n")
     monkeypatch.setattr(fake, "delete", remove)
     again = specctl("delete", "chat", "--yes")
     assert again.exit_code == 0, again.stderr
@@ -149,7 +149,7 @@ def test_a_local_deletion_that_is_interrupted_says_how_it_is_completed(
     monkeypatch.setattr("speccli.core.deploy.place.delete", stopped)
     cut = specctl("delete", "chat", "--to", "local", "--yes")
     assert cut.exit_code == 130, cut.stderr
-    assert cut.stderr == "specctl: interrupted; the same command completes it\n"
+    assert cut.stderr == "specctl: interrupted: the same command completes it\n"
 
 
 def test_rollback_accepts_findings_that_are_typed() -> None:

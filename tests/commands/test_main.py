@@ -258,9 +258,59 @@ def test_ctrl_c_is_130_without_a_traceback() -> None:
             with connection:
                 process.send_signal(signal.SIGINT)
                 stdout, stderr = process.communicate(timeout=120)
-    assert (process.returncode, stdout) == (130, "")
-    assert "Traceback" not in stderr
-    assert len(stderr.splitlines()) <= 1
+    assert (process.returncode, stdout, stderr) == (130, "", "specctl: interrupted\n")
+
+
+def test_ctrl_c_before_a_command_has_begun_is_130_too(tmp_path: Path) -> None:
+    """What the command imports at its start stands still here, so that the moment is certain."""
+    (tmp_path / "typer").mkdir()
+    (tmp_path / "typer" / "__init__.py").write_text(
+        "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "speccli", "status", "-e", "h:1"],
+        env=environment(PYTHONPATH=f"{tmp_path}:{ROOT}"),
+        check=False, capture_output=True, text=True, timeout=180,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "specctl: interrupted\n")
+
+
+ENDING = """
+import atexit, os, signal, sys
+def once_more():
+    os.kill(os.getpid(), signal.SIGINT)
+from speccli.core import open as open_
+def interrupt(*_, **__):
+    os.kill(os.getpid(), signal.SIGINT)
+open_.open_source = interrupt
+from speccli import start
+sys.argv = ["specctl", "status", "-e", "h:1"]
+{when}
+start.main()
+"""
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        pytest.param("atexit.register(once_more)", id="at-the-exit"),
+        pytest.param(
+            "from speccli import diagnostics; say = diagnostics.say\n"
+            "diagnostics.say = lambda text: (say(text), once_more())",
+            id="when-it-was-said",
+        ),
+        pytest.param(
+            "class Last:\n"
+            "    def __del__(self, kill=os.kill, pid=os.getpid()): kill(pid, 2)\n"
+            "last = Last()",
+            id="after-everything",
+        ),
+    ],
+)
+def test_ctrl_c_twice_is_130_too(when: str) -> None:
+    done = python(ENDING.format(when=when))
+    assert (done.returncode, done.stdout) == (130, "")
+    assert set(done.stderr.splitlines()) == {"specctl: interrupted"}
 
 
 def test_an_interrupt_anywhere_in_a_command_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +318,19 @@ def test_an_interrupt_anywhere_in_a_command_is_130(monkeypatch: pytest.MonkeyPat
         raise KeyboardInterrupt
 
     monkeypatch.setattr(open_, "open_source", interrupt)
-    assert specctl("status", "-e", "h:1").exit_code == 130
+    answer = specctl("status", "-e", "h:1")
+    assert (answer.exit_code, answer.stderr) == (130, "specctl: interrupted\n")
+
+
+def test_an_interrupt_says_what_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        stopped = KeyboardInterrupt()
+        stopped.add_note("half of it is kept")
+        raise stopped
+
+    monkeypatch.setattr(open_, "open_source", interrupt)
+    answer = specctl("status", "-e", "h:1")
+    assert (answer.exit_code, answer.stderr) == (130, "specctl: interrupted: half of it is kept\n")
 
 
 def test_an_interrupt_while_a_class_is_made_is_130_and_no_signal(tmp_path: Path) -> None:

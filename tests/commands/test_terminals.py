@@ -82,6 +82,18 @@ def test_ctrl_c_ends_a_baseline_early_and_says_what_came_of_it(
     assert (tmp_path / "baselines" / "early.json").is_file() == (code == 0)
 
 
+def test_ctrl_c_twice_still_says_what_a_baseline_kept(busy: str, tmp_path: Path) -> None:
+    words = f"baseline record early --endpoint {busy} --for 10m --interval 0.2s"
+    with on_a_terminal(*words.split(), "--state", str(tmp_path), folder=tmp_path) as terminal:
+        terminal.until(lambda text: any(seen >= 2000 for seen in _drafts(text)))
+        terminal.type("\x03")
+        terminal.until(lambda _: (tmp_path / "baselines" / "early.json").exists())
+        terminal.type("\x03")
+        ended = terminal.ended()
+    assert ended == 0, terminal.shown
+    assert "baseline early kept in" in terminal.shown
+
+
 def _drafts(shown: str) -> list[int]:
     """Each count of drafts that was shown."""
     return [int(count.replace(",", "")) for count in re.findall(r"([\d,]+) drafts so far", shown)]
