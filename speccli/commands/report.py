@@ -56,6 +56,9 @@ def command(
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Where the report goes.")
     ] = Path("outputs"),
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite files that specctl did not write.")
+    ] = False,
     baseline: Baseline = None,
     target: Annotated[
         float,
@@ -99,7 +102,11 @@ def command(
 
     if bool(files) == bool(each):
         raise UsageError("which bench?", hint="give files of one, or --each NAME=FILE of several")
-    written = _several(each, estimates, made, out, now) if each else write(made(files or ()), out)
+    written = (
+        _several(each, estimates, made, out, now, force)
+        if each
+        else write(made(files or ()), out, force=force)
+    )
     for path in written:
         output.text(str(path))
 
@@ -110,10 +117,11 @@ def _several(
     made: Callable[[Sequence[Path]], Report],
     out: Path,
     now: datetime,
+    force: bool,
 ) -> list[Path]:
     from speccli.core.report import several
     from speccli.core.report.several_pages import write
 
     lines, fitted = several.read_estimates(estimates) if estimates is not None else ((), "")
     parts = tuple((name, made(paths)) for name, paths in several.names(each).items())
-    return write(several.Several(parts, lines, fitted), out, now)
+    return write(several.Several(parts, lines, fitted), out, now, force=force)

@@ -76,3 +76,20 @@ def test_what_is_missing_is_a_usage_error(file: str, words: list[str]) -> None:
     result = run(*words)
     assert (result.exit_code, result.stdout) == (64, "")
     assert not Path("outputs").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["report.md", "report.html", "report.json", "skill-inference-server.md"]
+)
+def test_what_somebody_else_wrote_is_not_overwritten(file: str, name: str) -> None:
+    Path("mine").mkdir()
+    Path("mine", name).write_text("# A report of ours, made by hand\n")
+    refused = run(file, "--out", "mine")
+    assert (refused.exit_code, refused.stdout) == (64, "")
+    assert f"mine/{name} is not of specctl's making" in refused.stderr
+    assert [path.name for path in Path("mine").iterdir()] == [name]
+    forced = run(file, "--out", "mine", "--force")
+    assert forced.exit_code == 0, forced.stderr
+    assert "made by hand" not in Path("mine", name).read_text()
+    again = run(file, "--out", "mine")
+    assert again.exit_code == 0, again.stderr

@@ -128,3 +128,16 @@ def test_what_cannot_be_told_is_refused(
     result = run(*words)
     assert (result.exit_code, result.stdout) == (64, "")
     assert told in result.stderr
+
+
+@pytest.mark.parametrize("name", ["README.md", "index.html", "8b/report.md"])
+def test_no_page_replaces_what_somebody_else_wrote(files: tuple[str, str], name: str) -> None:
+    there = Path("here", name)
+    there.parent.mkdir(parents=True)
+    there.write_text("# My project\n")
+    refused = both(files)
+    assert (refused.exit_code, refused.stdout) == (64, "")
+    assert f"here/{name} is not of specctl's making" in refused.stderr
+    assert [path for path in Path("here").rglob("*") if path.is_file()] == [there]
+    assert both(files, "--force").exit_code == 0
+    assert both(files).exit_code == 0

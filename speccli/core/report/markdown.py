@@ -24,7 +24,7 @@ def markdown(report: Report) -> str:
         mark = f" {KINDS[section.kind][0]}" if section.kind else ""
         parts.append(f"## {plain(section.title)}{mark}")
         parts += [block(each) for each in section.blocks]
-    parts.append(f"*{footer(report)}*")
+    parts.append(f"*{footer(report)} · made by specctl*")
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

@@ -5,34 +5,28 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-from speccli.core.errors import UsageError
 from speccli.core.report import several as told
 from speccli.core.report.build import KINDS
 from speccli.core.report.markdown import block, plain
 from speccli.core.report.page import section_of, shell, text_of
 from speccli.core.report.several import Several
-from speccli.core.report.write import write as write_one
+from speccli.core.report.write import save, texts
 
 
-def write(several: Several, folder: Path, made: datetime) -> list[Path]:
+def write(several: Several, folder: Path, made: datetime, *, force: bool = False) -> list[Path]:
     """`README.md` and `index.html`, and a folder with the whole report of each model.
 
     Raises:
-        UsageError: they cannot be written.
+        UsageError: one is somebody else's, and `force` is not given; or it cannot be written.
     """
-    files = []
-    for name, report in several.parts:
-        files += write_one(report, folder / name)
-    for name, text in (("README.md", markdown(several)), ("index.html", page(several, made))):
-        path = folder / name
-        part = folder / f".{name}.part"
-        try:
-            part.write_text(text, encoding="utf-8")
-            part.replace(path)
-        except OSError as error:
-            raise UsageError(f"cannot write {path}: {error.strerror}") from error
-        files.append(path)
-    return files
+    files = {
+        folder / name / file: text
+        for name, report in several.parts
+        for file, text in texts(report).items()
+    }
+    files[folder / "README.md"] = markdown(several)
+    files[folder / "index.html"] = page(several, made)
+    return save(files, force=force)
 
 
 def markdown(several: Several) -> str:
@@ -47,6 +41,7 @@ def markdown(several: Several) -> str:
         parts += [block(each) for each in section.blocks]
     links = (f"[{name}]({name}/report.md)" for name, _ in several.parts)
     parts.append(f"The whole report of each: {', '.join(links)}.")
+    parts.append("*made by specctl*")
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

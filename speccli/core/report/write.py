@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from speccli.core.errors import UsageError
@@ -25,23 +27,42 @@ def texts(report: Report) -> dict[str, str]:
     }
 
 
-def write(report: Report, folder: Path) -> list[Path]:
+def write(report: Report, folder: Path, *, force: bool = False) -> list[Path]:
     """Write them all into a folder, which is made.
 
     Raises:
-        UsageError: it cannot be written.
+        UsageError: one is somebody else's, and `force` is not given; or it cannot be written.
     """
-    made = []
+    return save({folder / name: text for name, text in texts(report).items()}, force=force)
+
+
+def save(files: Mapping[Path, str], *, force: bool = False) -> list[Path]:
+    """Write files, each whole; none where one of them is somebody else's.
+
+    Raises:
+        UsageError: one is somebody else's, and `force` is not given; or it cannot be written.
+    """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in texts(report).items():
-            path = folder / name
-            part = folder / f".{name}.part"
+        for path in files:
+            if not force and path.exists() and not _OURS.search(path.read_bytes()):
+                raise UsageError(
+                    f"{path} is not of specctl's making",
+                    hint="give another --out; --force overwrites it",
+                )
+        for path, text in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_name(f".{path.name}.part")
             part.write_text(text, encoding="utf-8")
             part.replace(path)
-            made.append(path)
     except OSError as error:
         raise UsageError(
-            f"cannot write {error.filename or folder}: {error.strerror}", hint="give --out DIR"
+            f"cannot write {error.filename or path}: {error.strerror}", hint="give --out DIR"
         ) from error
-    return made
+    return list(files)
+
+
+_OURS = re.compile(
+    rb"made by specctl|\A\{\s*\"schema\": \"specctl\.report/"
+    rb"|\A# Is speculation worth it|\A---\nname: inference-server-"
+)
+"""What a report of ours has: its foot, its schema, its title or a card's name."""
