@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from speccli.core.bench.results import Row
 
 if TYPE_CHECKING:
     from speccli.core.bench.measure import Key
+
+
+_TICK_S = 1.0
 
 
 class Progress:
@@ -20,11 +24,15 @@ class Progress:
         say: Callable[[str], None] = lambda text: None,
         show: Callable[[str], None] = lambda text: None,
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._say, self._show, self._clock = say, show, clock
+        self._say, self._show, self._clock, self._sleep = say, show, clock, sleep
         self._began = 0.0
         self._whole = self._done = 0
         self._label = ""
+        self._waits: tuple[str, float] | None = None
+        """What is waited for, and since when; None between two."""
+        self._share = ""
         self._shown = -1.0
 
     def begin(self, rows: int, arms: Sequence[str], order: str) -> None:
@@ -37,30 +45,50 @@ class Progress:
     def starting(self, arm: str, log: str) -> None:
         """A server is being started."""
         self._say(f"{arm}: starting vLLM (log: {log})")
-        self._label = f"{arm}: "
+        self._label = arm
+        self.phase("starting")
 
     def phase(self, words: str) -> None:
         """How far its start has come."""
-        self._show(f"specctl: {self._label}{words}")
+        self._wait_for(f"{self._label}: {words}")
 
     def row(self, key: Key) -> None:
         """A row begins."""
-        self._label = key.empty("ok", "").label
-        self.requests(0, 0)
+        label = key.empty("ok", "").label
+        self._wait_for(f"[{self._done + 1}/{self._whole}] {label}: running")
 
     def requests(self, done: int, of: int) -> None:
         """So many of its requests are answered."""
-        at = self._clock()
-        if done and at - self._shown < 0.2:
-            return
-        self._shown = at
-        share = f"{done} of {of}" if of else f"{done} answered"
-        self._show(f"specctl: [{self._done + 1}/{self._whole}] {self._label}: {share}{self._eta}")
+        self._share = f", {done} of {of} answered" if of else f", {done} answered"
+        if self._clock() - self._shown >= 0.2:
+            self._tell()
 
     def measured(self, row: Row) -> None:
         """A row is done."""
+        self._waits = None
         self._done += 1
         self._say(f"[{self._done}/{self._whole}] {line(row)}{self._eta}")
+
+    async def tick(self) -> None:
+        """Tell every second how long it has been; until cancelled.
+
+        A row's first answer may take a minute, and its warm-up counts for nothing.
+        """
+        while True:
+            await self._sleep(_TICK_S)
+            self._tell()
+
+    def _wait_for(self, words: str) -> None:
+        self._waits, self._share = (words, self._clock()), ""
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._waits is None:
+            return
+        words, since = self._waits
+        self._shown = self._clock()
+        took = f", {duration(self._shown - since)}" if self._shown - since >= _TICK_S else ""
+        self._show(f"specctl: {words}{took}{self._share}{self._eta}")
 
     @property
     def _eta(self) -> str:

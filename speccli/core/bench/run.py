@@ -8,6 +8,7 @@ is room for one; the result says which it was.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -116,10 +117,12 @@ async def run(
     """
     bench = _Bench(spec, progress, before, measure_row)
     await bench.prepare()
+    ticking = asyncio.ensure_future(progress.tick())
     try:
         for group in bench.groups():
             await bench.measure_group(group)
     finally:
+        ticking.cancel()
         bench.keep()
     return bench.result
 
