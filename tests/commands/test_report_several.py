@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from speccli.core.bench.form import write
+from speccli.core.bench.form import read, write
 from speccli.main import app
 from tests.support.benches import PLAIN, Noise, Planted, bench
 
@@ -53,6 +53,18 @@ def test_the_first_page_answers_for_each_and_marks_the_stand_in(files: tuple[str
     assert "◐ 8b" in rows
     assert "● 70b" in rows
     assert "◐ measured on a stand-in" in text
+
+
+def test_what_stand_ins_have_in_common_is_said_once(files: tuple[str, str]) -> None:
+    for name, shape in (("a", "an 8B, BF16"), ("b", "a 70B, FP8")):
+        told = f"a 135M in the shape of {shape}: the cost is that model's"
+        write(Path(f"{name}.json"), replace(read(Path(f"{name}.json")), stand_in=told))
+    both(files)
+    badges = [x for x in Path("here/README.md").read_text().splitlines() if x.startswith("> ")]
+    assert badges == [
+        "> **STAND-IN: a 135M in the shape of (8b) an 8B, BF16; (70b) a 70B, FP8: "
+        "the cost is that model's**"
+    ]
 
 
 def test_a_batch_that_was_not_measured_is_a_dash(files: tuple[str, str]) -> None:

@@ -16,6 +16,7 @@ APART = 0.02
 OTHER = 0.5
 """Share from which on they are other prompts: templates add tokens to short ones."""
 _APART = "blocks: several files, measured one after the other"
+_IN_TURNS = "interleaved within each of several files"
 
 
 def read_all(paths: Sequence[Path]) -> Result:
@@ -93,8 +94,12 @@ def _word(value: object) -> str:
 def _provenance(first: Result, second: Result) -> Provenance:
     """What both say; `order` says that they were apart, and in what they differ."""
     one, other = first.provenance, second.provenance
-    told = one.order if one.order and one.order.startswith(_APART) else _APART
-    apart = "; ".join([told, *(each for each in _differ(first, second) if each not in told)])
+    others = _differ(first, second)
+    order = _IN_TURNS if _in_turns(first, second) and not others else _APART
+    told = one.order if one.order and one.order.startswith(order) else order
+    if first.load.requests != second.load.requests:
+        others.append(f"requests a row {first.load.requests} and {second.load.requests}")
+    apart = "; ".join([told, *(each for each in others if each not in told)])
     return replace(
         one,
         runner=one.runner if one.runner == other.runner else f"{one.runner}+{other.runner}",
@@ -109,6 +114,21 @@ def _provenance(first: Result, second: Result) -> Provenance:
         order=apart,
         client=one.client if one.client and one.client.saturated else other.client,
     )
+
+
+def _in_turns(one: Result, other: Result) -> bool:
+    """Whether no comparison crosses from file to file: arms of a load took turns in each."""
+    if not all("interleaved" in (each.provenance.order or "") for each in (one, other)):
+        return False
+    mine, others = _arms_by_load(one), _arms_by_load(other)
+    return all(mine[load] == others[load] for load in mine.keys() & others.keys())
+
+
+def _arms_by_load(result: Result) -> dict[tuple[object, ...], set[str]]:
+    found: dict[tuple[object, ...], set[str]] = {}
+    for row in result.rows:
+        found.setdefault((row.batch, row.rate, row.dataset), set()).add(row.arm)
+    return found
 
 
 def _differ(one: Result, other: Result) -> list[str]:
@@ -128,8 +148,6 @@ def _differ(one: Result, other: Result) -> list[str]:
                 found.append(f"prompts of {had.name} not known to be the same")
     if len(versions) > 1:
         found.append(f"engine {' and '.join(versions)}")
-    if one.load.requests != other.load.requests:
-        found.append(f"requests a row {one.load.requests} and {other.load.requests}")
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,28 @@ def answers(several: Several) -> list[str]:
 
 
 def badges(several: Several) -> list[str]:
-    """What no reader may miss, once each."""
-    found = (words.badge(report) for _, report in several.parts)
-    return list(dict.fromkeys(badge for badge in found if badge))
+    """What no reader may miss, once each; what several begin and end with alike is said once."""
+    found = {words.badge(report): name for name, report in reversed(several.parts)}
+    named = [(name, badge) for badge, name in reversed(found.items()) if badge]
+    stands = [(name, badge) for name, badge in named if badge.startswith(words.STAND_IN)]
+    others = [badge for _, badge in named if not badge.startswith(words.STAND_IN)]
+    return [*others, *_together(stands)]
+
+
+def _together(stands: list[tuple[str, str]]) -> list[str]:
+    split = [badge.split() for _, badge in stands]
+    if len(split) < 2:
+        return [badge for _, badge in stands]
+    first, last = len(commonprefix(split)), len(commonprefix([each[::-1] for each in split]))
+    if first < 2 or any(first + last >= len(each) for each in split):
+        return [badge for _, badge in stands]
+    middles = (each[first : len(each) - last] for each in split)
+    told = "; ".join(
+        f"({name}) {' '.join(middle).rstrip(':;,')}"
+        for (name, _), middle in zip(stands, middles, strict=True)
+    )
+    end = " ".join(split[0][len(split[0]) - last :])
+    return [" ".join([*split[0][:first], told]) + (f": {end}" if end else "")]
 
 
 def sections(several: Several) -> list[Section]:
@@ -133,6 +153,9 @@ def _short_of(several: Several) -> Iterator[str]:
     for name, report in several.parts:
         if not report.result.complete:
             yield f"{name}: the bench did not finish"
+        order = report.result.provenance.order
+        if order and "interleaved" not in order:
+            yield f"{name}: arms were measured in {order}, not in turns"
         if report.comparison and (told := lent(report.comparison.cells)):
             yield f"{name}: {told}"
 

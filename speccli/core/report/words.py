@@ -14,6 +14,8 @@ from speccli.core.report.build import Report
 from speccli.core.views import format as fmt
 from speccli.core.views.bench import delta_ms, load_words, times
 
+STAND_IN = "STAND-IN:"
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -35,7 +37,7 @@ def badge(report: Report) -> str | None:
     if report.result.simulated:
         return "SIMULATED: made by specctl's simulator; these numbers say nothing about any GPU"
     if report.result.stand_in:
-        return f"STAND-IN: {report.result.stand_in}"
+        return f"{STAND_IN} {report.result.stand_in}"
     return None
 
 

@@ -48,6 +48,27 @@ def test_arms_of_two_files_are_compared_and_it_is_said_that_they_were_apart(
     assert any("several files" in note for note in found.notes)
 
 
+def in_turns(result: Result) -> Result:
+    order = "interleaved, rotating arms"
+    return replace(result, provenance=replace(result.provenance, order=order))
+
+
+def test_files_whose_arms_took_turns_at_each_load_are_no_blocks(tmp_path: Path) -> None:
+    """Other batches, or the same arms again: no comparison crosses from file to file."""
+    planted = Planted("eagle3", {32: 1.2})
+    more = bench([PLAIN, planted], batches=(32,), prompts=30, noise=QUIET)
+    given = [in_turns(each) for each in (one(seed=1), more, one(seed=2))]
+    merged = read_all(files(tmp_path, *given))
+    assert str(merged.provenance.order).startswith("interleaved within each of several files")
+    assert not any("not in turns" in note for note in compare(merged).notes)
+
+
+def test_a_further_arm_of_another_file_was_not_in_turns(tmp_path: Path) -> None:
+    whole = in_turns(one())
+    merged = read_all(files(tmp_path, whole, only(in_turns(one(seed=2)), "none")))
+    assert any("not in turns" in note for note in compare(merged).notes)
+
+
 def test_the_same_loads_again_are_further_repeats(tmp_path: Path) -> None:
     merged = read_all(files(tmp_path, one(seed=1), one(seed=2)))
     assert compare(merged).cells[0].repeats == 6
