@@ -28,19 +28,29 @@ def files(job: Job) -> list[Path]:
     return sorted(job.work.glob("answers-*.npz"))
 
 
+def held_files(job: Job) -> list[Path]:
+    """Greedy answers to held-out prompts, a file a test."""
+    return sorted(job.work.glob("held-*.npz"))
+
+
+def test_of(path: Path) -> str:
+    """The test that such a file, or its prompts, are of."""
+    return path.stem.partition("-")[2]
+
+
 def run(job: Job) -> dict[str, Any]:
     """Writes `work/answers-NNNN.npz`, a chunk each; goes on after the chunks that are there."""
     asked = corpus.read([job.work / prompts.FILE])
     chunk = job.answers.chunk
     starts = range(0, len(asked), chunk)
     missing = [s for s in starts if not _path(job, s // chunk).exists()]
-    if missing:
+    if missing or _unanswered(job):
         _sampling(job)
         progress = _Progress(len(missing), job.answers.seconds)
-        if job.answers.engines > 1:
+        if job.answers.engines > 1 and missing:
             _beside_each_other(job, missing, progress)
         else:
-            for tokens in _answer(job, missing):
+            for tokens in _answer(job, missing, held=True):
                 progress.chunk(tokens)
     made = corpus.read(files(job))
     if not len(made):
@@ -81,7 +91,8 @@ def _beside_each_other(job: Job, missing: list[int], progress: _Progress) -> Non
     heard: Any = context.Queue()
     count = min(job.answers.engines, len(missing))
     engines = [
-        context.Process(target=_engine, args=(job, missing[n::count], heard)) for n in range(count)
+        context.Process(target=_engine, args=(job, missing[n::count], heard, n == 0))
+        for n in range(count)
     ]
     for engine in engines:
         engine.start()
@@ -118,10 +129,10 @@ def _hear(heard: Any, progress: _Progress) -> bool:
     return False
 
 
-def _engine(job: Job, starts: list[int], heard: Any) -> None:
+def _engine(job: Job, starts: list[int], heard: Any, held: bool) -> None:
     """One process: chunks in, tokens of each out, or why it failed."""
     try:
-        for tokens in _answer(job, starts):
+        for tokens in _answer(job, starts, held=held):
             heard.put(tokens)
         heard.put(None)
     except Exception as error:  # noqa: BLE001 - told to the parent by its name
@@ -133,17 +144,54 @@ def _path(job: Job, number: int) -> Path:
     return job.work / f"answers-{number:04d}.npz"
 
 
-def _answer(job: Job, starts: list[int]) -> Iterator[int]:
-    """Answers chunks and keeps them; yields the answer tokens of each."""
+def _unanswered(job: Job) -> list[Path]:
+    """Held-out prompts that have no answers yet."""
+    asked = sorted(job.work.glob("asked-*.npz"))
+    return [path for path in asked if not _held(job, test_of(path)).exists()]
+
+
+def _held(job: Job, test: str) -> Path:
+    return job.work / f"held-{test}.npz"
+
+
+def _answer(job: Job, starts: list[int], *, held: bool) -> Iterator[int]:
+    """Answers chunks and keeps them; yields the answer tokens of each. `held`: the tests first."""
     asked = corpus.read([job.work / prompts.FILE])
     kinds, engine = _sampling(job), _vllm(job)
     try:
+        if held:
+            _held_out(job, engine)
         yield from _chunks(job, asked, starts, engine, kinds)
     finally:
         # Its core is a process of its own, and this one would wait for it at its end.
         core = getattr(getattr(engine, "llm_engine", None), "engine_core", None)
         if core is not None:
             core.shutdown()
+
+
+def _held_out(job: Job, engine: Any) -> None:
+    """Every test's prompts, answered greedily."""
+    from vllm import SamplingParams
+
+    greedy = SamplingParams(temperature=0.0, max_tokens=job.answers.held_tokens, detokenize=False)
+    for path in _unanswered(job):
+        asked = corpus.read([path]).documents
+        inputs = [{"prompt_token_ids": ids.tolist()} for ids in asked]
+        came = engine.generate(inputs, [greedy] * len(inputs), use_tqdm=False)
+        documents, lengths, _ = _documents(came)
+        corpus.write(_held(job, test_of(path)), documents, lengths)
+
+
+def _documents(came: Any) -> tuple[list[list[int]], list[int], int]:
+    """(prompts with their answers, lengths of the prompts, answer tokens)."""
+    documents, lengths, tokens = [], [], 0
+    for request in came:
+        for answer in request.outputs:
+            if len(answer.token_ids) >= _LEAST:
+                documents.append([*request.prompt_token_ids, *answer.token_ids])
+                lengths.append(len(request.prompt_token_ids))
+                tokens += len(answer.token_ids)
+    return documents, lengths, tokens
 
 
 def _chunks(
@@ -154,13 +202,7 @@ def _chunks(
         part = asked.documents[start : start + wanted.chunk]
         inputs = [{"prompt_token_ids": p.tolist()} for p in part for _ in kinds]
         came = engine.generate(inputs, kinds * len(part), use_tqdm=False)
-        documents, lengths, tokens = [], [], 0
-        for request in came:
-            for answer in request.outputs:
-                if len(answer.token_ids) >= _LEAST:
-                    documents.append([*request.prompt_token_ids, *answer.token_ids])
-                    lengths.append(len(request.prompt_token_ids))
-                    tokens += len(answer.token_ids)
+        documents, lengths, tokens = _documents(came)
         corpus.write(_path(job, start // wanted.chunk), documents, lengths)
         yield tokens
         if wanted.seconds is not None and time.monotonic() - begun >= wanted.seconds:
@@ -176,6 +218,10 @@ def _vllm(job: Job) -> Any:
     if wanted.engines > 1 and (cache := _cache_bytes(share)):
         # Engines that start together would each take the others' growth for their own.
         more = {"gpu_memory_utilization": share / 2, "kv_cache_memory_bytes": cache}
+    if not wanted.compile and not wanted.eager:
+        more["compilation_config"] = {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}
+    if wanted.at_once is not None:
+        more["max_num_seqs"] = wanted.at_once
     return LLM(
         job.target,
         max_model_len=wanted.max_prompt_tokens + wanted.max_tokens + 16,

@@ -53,12 +53,15 @@ class Progress:
         self.started = time.monotonic()
         self.told = 0.0
 
+    def due(self) -> bool:
+        """Whether it is time to tell again."""
+        return time.monotonic() - self.told >= self.every_s
+
     def at(self, share: float, *, force: bool = False, **facts: Any) -> None:
         """`share` of the work is done, 0..1, since `started`."""
-        now = time.monotonic()
-        if not force and now - self.told < self.every_s:
+        if not force and not self.due():
             return
-        self.told = now
+        now = self.told = time.monotonic()
         spent = now - self.started
         left = spent * (1 - share) / share if share > 0 else None
         tell("progress", stage=self.stage, share=round(share, 4), eta_s=left, **facts)

@@ -36,12 +36,13 @@ def speculators(head: Any, folder: Path) -> None:
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
+    own = getattr(head, "own_embeddings", False)
     weights = {
         name: (tensor.detach().to(torch.bfloat16) if tensor.is_floating_point() else tensor)
         .cpu()
         .contiguous()
         for name, tensor in head.state_dict().items()
-        if not name.startswith(_TARGETS)
+        if not name.startswith(_TARGETS) or (name == "embed_tokens.weight" and own)
     }
     save_file(weights, str(folder / "model.safetensors"), metadata={"format": "pt"})
     config = head.config.to_dict()

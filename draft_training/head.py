@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 
+from draft_training import given
 from draft_training.corpus import Corpus
 from draft_training.events import Failed, tell
 from draft_training.job import Job
@@ -24,18 +25,18 @@ def build(job: Job, target: Target, corpus: Corpus, held_out: int, first: Batch)
     """The head to be trained, in float32 on the target's device."""
     kinds = _classes()
     wanted = job.training
-    given: dict[str, torch.Tensor] = {}
-    if job.init is not None:
-        given = _weights(job.init)
-        d2t, t2d = given["d2t"], given["t2d"].bool()
-    else:
+    begun = None if job.init is None else given.read(job.init, target.config)
+    if begun is None:
         d2t, t2d = _draft_vocabulary(job, corpus, held_out, target.config.vocab_size)
+    else:
+        d2t, t2d = begun.weights["d2t"], begun.weights["t2d"]
+        _covered(corpus, held_out, t2d)
     head = kinds[job.method].from_training_args(
-        _layer_config(target.config),
+        _layer_config(target.config, begun.layer if begun else {}),
         t2d=t2d,
         d2t=d2t,
         draft_vocab_size=len(d2t),
-        norm_before_residual=True,
+        norm_before_residual=begun.norm_before_residual if begun else True,
         target_layer_ids=list(target.aux),
         verifier_name_or_path=job.target,
         draft_attn_impl="eager",
@@ -47,11 +48,12 @@ def build(job: Job, target: Target, corpus: Corpus, held_out: int, first: Batch)
         mask_token_id=wanted.mask_token,
     )
     head.config.embed_requires_grad = False
-    if given:
-        _load(head, given, job.init)
-    else:
+    head.own_embeddings = False
+    if begun is None:
         _start(head, first, len(target.aux))
-    if job.method == "p-eagle" and "mask_hidden" not in given:
+    else:
+        _load(head, begun.weights, job.init)
+    if job.method == "p-eagle" and not (begun and "mask_hidden" in begun.weights):
         with torch.no_grad():
             ordinary = first.states.flatten(0, 1)[first.learnt].float().mean(0)
             head.mask_hidden.copy_(ordinary.cpu().view_as(head.mask_hidden))
@@ -86,38 +88,60 @@ def _draft_vocabulary(
     size = min(job.training.draft_vocab, vocabulary)
     counted = {int(i): int(often[i]) for i in often.nonzero()[0]}
     d2t, t2d = build_vocab_mappings_from_distribution(counted, size, vocabulary)
-    share = float(often[t2d.numpy()].sum() / often.sum())
-    tell("said", stage="train", draft_vocabulary=size, covers=round(share, 4))
+    _covered(corpus, held_out, t2d)
     return d2t, t2d
 
 
-def _layer_config(target: Any) -> Any:
+def _layer_config(target: Any, own: Mapping[str, Any]) -> Any:
+    """The target's layer, but for what a head of its own `own` says."""
     from transformers import LlamaConfig
 
-    own = ("architectures", "dtype", "_name_or_path", "model_type", "transformers_version")
-    made = LlamaConfig(**{k: v for k, v in target.to_dict().items() if k not in own})
+    left = ("architectures", "dtype", "_name_or_path", "model_type", "transformers_version")
+    kept = {k: v for k, v in target.to_dict().items() if k not in left}
+    if {"rope_theta", "rope_scaling", "rope_parameters"} & set(own):
+        for name in ("rope_theta", "rope_scaling", "rope_parameters"):
+            kept.pop(name, None)
+    if "num_attention_heads" in own and "head_dim" not in own:
+        kept["head_dim"] = target.hidden_size // own["num_attention_heads"]
+    made = LlamaConfig(**{**kept, **own})
     made.num_hidden_layers, made.tie_word_embeddings = 1, False
     return made
 
 
-def _weights(folder: Path) -> dict[str, torch.Tensor]:
-    try:
-        return dict(load_file(str(folder / "model.safetensors")))
-    except OSError as error:
-        raise Failed("bad-init", f"{folder}: {error}", "give a Speculators folder") from error
+def _covered(corpus: Corpus, held_out: int, t2d: torch.Tensor) -> None:
+    """Says what share of the answers the draft vocabulary holds: it caps acceptance."""
+    often = corpus.frequencies(held_out, len(t2d))
+    share = float(often[t2d.numpy()].sum() / often.sum())
+    tell("said", stage="train", draft_vocabulary=int(t2d.sum()), covers=round(share, 4))
 
 
-def _load(head: Any, given: dict[str, torch.Tensor], folder: Path | None) -> None:
+def _load(head: Any, weights: Mapping[str, torch.Tensor], folder: Path | None) -> None:
+    """Every tensor of a head that was given, and none left as it was made.
+
+    Raises:
+        Failed: one is of another shape, is missing, or has no place.
+    """
     own = head.state_dict()
-    for name, tensor in given.items():
-        if name in own and own[name].shape != tensor.shape:
+    fix = "start from an EAGLE-3 head of this very target"
+    for name, tensor in weights.items():
+        if name not in own:
+            raise Failed("bad-init", f"{folder}: no place for its tensor {name}", fix)
+        if own[name].shape != tensor.shape:
             was, now = tuple(tensor.shape), tuple(own[name].shape)
             raise Failed(
-                "tokenizer-mismatch" if name in ("t2d", "lm_head.weight") else "bad-init",
+                "tokenizer-mismatch" if name in ("t2d", "embed_tokens.weight") else "bad-init",
                 f"{folder}: {name} is {was}, for this target it is {now}",
-                "start from a head of this very target",
+                fix,
             )
-    head.load_state_dict(given, strict=False)
+    made = ("embed_tokens.", "verifier_", "mask_hidden")
+    missing = [n for n in own if n not in weights and not n.startswith(made)]
+    if missing:
+        raise Failed("bad-init", f"{folder}: no tensor {missing[0]}", fix)
+    embeddings = weights.get("embed_tokens.weight")
+    if embeddings is not None:
+        shared = own["embed_tokens.weight"].to(embeddings.dtype)
+        head.own_embeddings = not torch.equal(shared.cpu(), embeddings)
+    head.load_state_dict(dict(weights), strict=False)
 
 
 def _start(head: Any, first: Batch, aux: int) -> None:

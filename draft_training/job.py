@@ -30,6 +30,13 @@ class Answers:
     gpu_memory: float = 0.5
     eager: bool = False
     """No graphs and no compilation: starts sooner, answers slower."""
+    compile: bool = True
+    """False: graphs of decoding without compilation; starts nearly as soon as eager."""
+    at_once: int | None = None
+    """Answers that an engine works on at once; None: what the engine takes. Above 512 most engines
+    have no graph."""
+    held_tokens: int = 200
+    """Of the greedy answers to held-out prompts, which acceptance is watched on."""
     engines: int = 1
     """Engines that answer at once, each with its share of `gpu_memory`: a small target leaves a GPU
     waiting for its engine's Python."""
@@ -60,6 +67,10 @@ class Training:
     fused_loss: bool = True
     """Speculators' Triton losses; only on a GPU."""
     save_every_s: float = 60.0
+    measure_every_s: float = 60.0
+    """Seconds of training between two looks at the held-out prompts."""
+    k: int = 5
+    """Tokens drafted a step, where acceptance on them is told; at most `unroll`."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +81,11 @@ class Job:
     out: Path
     method: str = "eagle3"
     prompts: Path | None = None
-    """JSON lines: {"id", "messages"}."""
+    """JSON lines: {"id", "messages"}; with a "test", held out, and measured with by that name."""
     prompts_sha256: str | None = None
     """Of that file, so that a job says what it was trained on."""
     init: Path | None = None
-    """A Speculators folder to go on from."""
+    """A head to go on from, in Speculators' form or the plain one."""
     aux_layers: tuple[int, ...] | None = None
     seed: int = 0
     device: str | None = None

@@ -32,11 +32,12 @@ def run(job: Job) -> dict[str, Any]:
     rows = list(_rows(job.prompts))
     progress = Progress("prompts")
     kept: list[list[int]] = []
+    held: dict[str, list[list[int]]] = {}
     left_out: Counter[str] = Counter()
-    for done, messages in enumerate(rows, 1):
+    for done, (test, messages) in enumerate(rows, 1):
         ids = _ids(tokenizer, messages)
         if len(ids) > job.answers.max_prompt_tokens:
-            left_out["too long"] += 1
+            left_out["too long" if test is None else "too long to measure with"] += 1
         elif max(ids) >= vocabulary:
             raise Failed(
                 "tokenizer-mismatch",
@@ -44,7 +45,7 @@ def run(job: Job) -> dict[str, Any]:
                 "use the tokenizer that belongs to the target",
             )
         else:
-            kept.append(ids)
+            (kept if test is None else held.setdefault(test, [])).append(ids)
         progress.at(done / len(rows))
     if not kept:
         raise Failed(
@@ -53,6 +54,8 @@ def run(job: Job) -> dict[str, Any]:
             f"prompts may have {job.answers.max_prompt_tokens} tokens",
         )
     job.work.mkdir(parents=True, exist_ok=True)
+    for test, asked in held.items():
+        corpus.write(job.work / f"asked-{test}.npz", asked, [len(ids) for ids in asked])
     corpus.write(job.work / FILE, kept, [len(ids) for ids in kept])
     facts = {"prompts": len(kept), "tokens": sum(map(len, kept)), "left_out": dict(left_out)}
     tell("said", stage="prompts", **facts)
@@ -64,10 +67,12 @@ def _ids(tokenizer: Any, messages: list[dict[str, str]]) -> list[int]:
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def _rows(path: Path) -> Iterator[list[dict[str, str]]]:
+def _rows(path: Path) -> Iterator[tuple[str | None, list[dict[str, str]]]]:
+    """(the test that a prompt is held out for, its messages)."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
-            yield json.loads(line)["messages"]
-        except (ValueError, KeyError, TypeError) as error:
+            row = json.loads(line)
+            yield row.get("test"), row["messages"]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             message = f"{path}, line {number} holds no messages: {error!r}"
             raise Failed("no-prompts", message, 'want {"messages": [...]}') from error

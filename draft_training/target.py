@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from transformers import AutoModelForCausalLM
 
@@ -85,7 +86,7 @@ class Target:
         prompts = np.array([corpus.prompt_lengths[i] for i in pack])[:, None]
         column = np.arange(1, longest)[None]
         learnt = (column >= prompts) & (column < lengths[:, None] - 1)
-        on_device = torch.from_numpy(ids).to(self.device, non_blocking=True)
+        on_device = self._there(ids)
         self._taps.clear()
         with torch.no_grad():
             # Padded on the right, and causal: no mask is needed.
@@ -94,5 +95,12 @@ class Target:
             states=torch.cat([self._taps[i][:, :-1] for i in self.aux], -1),
             tokens=on_device[:, 1:],
             last=self._taps[self._count][:, 1:],
-            learnt=torch.from_numpy(np.flatnonzero(learnt)).to(self.device, non_blocking=True),
+            learnt=self._there(np.flatnonzero(learnt)),
         )
+
+    def _there(self, array: npt.NDArray[np.int64]) -> torch.Tensor:
+        """On the device; from pinned memory, or the copy would wait for all that runs there."""
+        held = torch.from_numpy(array)
+        if self.device.startswith("cuda"):
+            held = held.pin_memory()
+        return held.to(self.device, non_blocking=True)

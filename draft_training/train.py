@@ -12,14 +12,17 @@ from typing import Any
 
 import torch
 
-from draft_training import answers, corpus, export
+from draft_training import answers, corpus, export, given
 from draft_training.events import Failed, Progress, tell
 from draft_training.head import build
+from draft_training.held import Held, Log, in_words
 from draft_training.job import Job
 from draft_training.target import Target
 from draft_training.unroll import Unroll
 
 CHECKPOINT = "checkpoint.pt"
+LOG = "train.jsonl"
+"""Loss, tokens a second and held-out acceptance, by time."""
 _FLOOR = 0.02
 """Of the learning rate, at the end of the cosine."""
 
@@ -48,7 +51,7 @@ class Trainer:
         self.held_out = min(self.wanted.validation, len(self.corpus) // 10)
         if len(self.corpus) - self.held_out < 2:
             raise Failed("no-answers", f"{len(self.corpus)} answers to train on", "ask for more")
-        self.target = Target(job.target, self.device, job.aux_layers)
+        self.target = Target(job.target, self.device, _aux_layers(job))
         first = self.target.batch(self.corpus, next(self._epoch(0)))
         self.head = build(job, self.target, self.corpus, self.held_out, first)
         self.unroll = Unroll(job, self.head, self.target)
@@ -57,6 +60,8 @@ class Trainer:
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
         self.state = State()
         self.stopped = False
+        self.held = Held(job, self.target, self.unroll)
+        self.log = Log(job.work / LOG)
 
     def _epoch(self, number: int) -> Iterator[list[int]]:
         seed = self.job.seed * 1_000_003 + number
@@ -97,18 +102,24 @@ class Trainer:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         progress = Progress("train")
+        saved = time.monotonic()
+        self._measure()
         self.head.train()
-        saved = ticked = time.monotonic()
+        ticked = None
         while (share := self.share()) < 1 and not self.stopped:
             for pack in self._left():
                 loss, norm = self._step(pack)
-                if self.state.step == 1:
-                    ticked = time.monotonic()
                 now = time.monotonic()
-                self.state.spent_s, ticked = self.state.spent_s + now - ticked, now
+                # The first step is not timed: the losses tune their kernels in it.
+                self.state.spent_s += now - (now if ticked is None else ticked)
+                ticked = now
                 if (share := self.share()) >= 1 or self.stopped:
                     break
-                self._tell(progress, share, loss, norm)
+                if progress.due():
+                    self._tell(progress, share, loss, norm)
+                if self.held.due(self.state.spent_s):
+                    self._measure()
+                    ticked = time.monotonic()
                 if now - saved > self.wanted.save_every_s:
                     saved = now
                     self.save()
@@ -116,8 +127,19 @@ class Trainer:
                 self.state.epoch, self.state.pack = self.state.epoch + 1, 0
         self.save()
         if self.stopped:
-            raise Failed("interrupted", f"stopped after step {self.state.step}", "run it again")
+            return self._stopped()
         return self._finish()
+
+    def _measure(self) -> dict[str, Any]:
+        """What the held-out prompts say of the head now: told, and kept in the log."""
+        self.head.eval()
+        found = self.held.measure()
+        self.head.train()
+        if found:
+            self.held.told_s = self.state.spent_s
+            self.log.write(step=self.state.step, at_s=round(self.state.spent_s, 1), held=found)
+            tell("said", stage="train", step=self.state.step, **in_words(found))
+        return found
 
     def _left(self) -> Iterator[list[int]]:
         for number, pack in enumerate(self._epoch(self.state.epoch)):
@@ -125,7 +147,8 @@ class Trainer:
                 yield pack
                 self.state.pack = number + 1
 
-    def _step(self, pack: list[int]) -> tuple[float, float]:
+    def _step(self, pack: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        """The loss and the gradient's norm, on the device: to read them is to wait for it."""
         share = self.share()
         cosine = 0.5 * (1 + math.cos(math.pi * share)) * (1 - _FLOOR) + _FLOOR
         scale = min(1.0, (share + 1e-4) / self.wanted.warmup) * cosine
@@ -140,21 +163,25 @@ class Trainer:
         self.optimizer.step()
         self.state.step += 1
         self.state.tokens += sum(len(self.corpus.documents[i]) for i in pack)
-        return loss.item(), norm.item()
+        return loss.detach(), norm
 
-    def _tell(self, progress: Progress, share: float, loss: float, norm: float) -> None:
-        if not math.isfinite(loss):
-            raise Failed("diverged", f"the loss is {loss} at step {self.state.step}", "lower lr")
-        # The first step is not timed: the losses tune their kernels in it.
-        rate = self.state.tokens / self.state.spent_s if self.state.step > 1 else None
-        progress.at(
-            share,
-            step=self.state.step,
-            loss=round(loss, 4),
-            gradient=round(norm, 3),
-            tokens=self.state.tokens,
-            tokens_per_s=None if rate is None else round(rate),
-        )
+    def _tell(
+        self, progress: Progress, share: float, loss: torch.Tensor, norm: torch.Tensor
+    ) -> None:
+        lost, steep = loss.item(), norm.item()
+        if not math.isfinite(lost):
+            raise Failed("diverged", f"the loss is {lost} at step {self.state.step}", "lower lr")
+        spent = self.state.spent_s
+        rate = self.log.rate(self.state.tokens, spent)
+        facts = {
+            "step": self.state.step,
+            "loss": round(lost, 4),
+            "gradient": round(steep, 3),
+            "tokens": self.state.tokens,
+            "tokens_per_s": rate,
+        }
+        self.log.write(at_s=round(spent, 1), **facts)
+        progress.at(share, force=True, **facts)
 
     def _stop(self, *_: object) -> None:
         self.stopped = True
@@ -193,15 +220,27 @@ class Trainer:
         self.state = State(**kept["state"])
         tell("said", stage="train", goes_on_from_step=self.state.step)
 
+    def _stopped(self) -> dict[str, Any]:
+        """The checkpoint is kept; the head as it is now can be loaded all the same."""
+        export.speculators(self.head, self.job.speculators)
+        export.run(self.job)
+        raise Failed(
+            "interrupted",
+            f"stopped after step {self.state.step}, {self.state.spent_s:.0f} s; "
+            f"the head as it was then is in {self.job.plain}",
+            "run it again to go on",
+        )
+
     def _finish(self) -> dict[str, Any]:
         export.speculators(self.head, self.job.speculators)
+        held = self._measure()
         facts = {
             **vars(self.state),
             "validation": self.validate(),
             "versions": {"torch": torch.__version__},
         }
         tell("said", stage="train", **facts)
-        return facts
+        return {**facts, "held_out": held} if held else facts
 
     def validate(self) -> dict[str, Any]:
         """Share of the target's greedy choices that the head has right up to each position."""
@@ -212,13 +251,28 @@ class Trainer:
             autocast = torch.autocast(self.device.partition(":")[0], dtype=torch.bfloat16)
             with torch.no_grad(), autocast:
                 _, hits = self.unroll(self.target.batch(self.corpus, pack), hits=True)
+            assert hits is not None
             # Step k from t was written where t + k is learnt: bring a start's steps together.
-            chain = torch.stack([hits[k].roll(-k) for k in range(unroll)]).cumprod(0)
+            chain = torch.stack([hits.greedy[k].roll(-k) for k in range(unroll)]).cumprod(0)
             right += chain.sum(1).float().cpu()
-            asked += hits.shape[1]
+            asked += hits.greedy.shape[1]
         if not asked:
             return {"unknown": "too few answers to keep some out"}
         return {"n": asked, "accepted_up_to": [round(x / asked, 4) for x in right.tolist()]}
+
+
+def _aux_layers(job: Job) -> tuple[int, ...] | None:
+    """Those that were asked for, or that the head to go on from reads."""
+    if job.init is None:
+        return job.aux_layers
+    own = given.aux_layers(job.init)
+    if own and job.aux_layers and own != job.aux_layers:
+        raise Failed(
+            "bad-init",
+            f"{job.init} reads the layers {own}, and aux_layers are {job.aux_layers}",
+            "leave aux_layers out",
+        )
+    return own or job.aux_layers
 
 
 def run(job: Job) -> dict[str, Any]:

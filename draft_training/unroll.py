@@ -7,7 +7,7 @@ needs neither a compiled kernel nor a mask over the whole pack.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn import functional
@@ -15,6 +15,15 @@ from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from draft_training.job import Job
 from draft_training.target import Batch, Target
+
+
+class Hits(NamedTuple):
+    """[steps, N]: whether step k, begun k tokens before, has the token after each learnt one."""
+
+    greedy: torch.Tensor
+    """As the target would take it greedily."""
+    text: torch.Tensor
+    """As it stands in the answer."""
 
 
 class Unroll:
@@ -31,11 +40,8 @@ class Unroll:
         self.heads, self.kv_heads = layer.num_attention_heads, layer.num_key_value_heads
         self.width = layer.head_dim
 
-    def __call__(self, batch: Batch, *, hits: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-        """(loss, [steps, N] whether step k predicts what the target would take at t + k).
-
-        The second is empty unless asked for.
-        """
+    def __call__(self, batch: Batch, *, hits: bool = False) -> tuple[torch.Tensor, Hits | None]:
+        """The loss; what the head had right, if asked for."""
         head = self.head
         count, length = batch.shape
         teacher, taken = self._teacher(batch, hits)
@@ -43,7 +49,7 @@ class Unroll:
         position = torch.arange(1, length + 1, device=fused.device)[None]
         keys: list[torch.Tensor] = []
         values: list[torch.Tensor] = []
-        hidden, loss, right = fused, torch.zeros((), device=fused.device), []
+        hidden, loss, top = fused, torch.zeros((), device=fused.device), []
         for step in range(self.wanted.unroll):
             tokens, hidden = self._inputs(batch, step, fused, hidden)
             hidden = self._layer(tokens, hidden, position + step, keys, values)
@@ -52,9 +58,13 @@ class Unroll:
             for function, weight in self.losses.values():
                 loss = loss + weight * self.wanted.decay**step * function(logits, teacher).mean()
             if hits:
-                top = logits[0].argmax(-1)
-                right.append(top + head.d2t[top] == taken)
-        return loss, torch.stack(right) if hits else torch.empty(0)
+                best = logits[0].argmax(-1)
+                top.append(best + head.d2t[best])
+        if taken is None:
+            return loss, None
+        drafted = torch.stack(top)
+        follows = batch.tokens.flatten()[batch.learnt + 1]
+        return loss, Hits(drafted == taken, drafted == follows)
 
     def _teacher(self, batch: Batch, hits: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
         """(the target's logits over the draft vocabulary [1, N, V'], its greedy choice [N])."""
@@ -86,8 +96,9 @@ class Unroll:
         attention = layer.self_attn
         with torch.no_grad():
             embedded = self.head.embed_tokens(tokens)
-        residual = layer.hidden_norm(hidden)
-        joined = torch.cat([layer.input_layernorm(embedded), residual], -1)
+        normed = layer.hidden_norm(hidden)
+        residual = normed if self.head.config.norm_before_residual else hidden
+        joined = torch.cat([layer.input_layernorm(embedded), normed], -1)
         query = self._split(attention.q_proj(joined), self.heads)
         key = self._split(attention.k_proj(joined), self.kv_heads)
         cos, sin = self.head.rotary_emb(query, position)
@@ -116,6 +127,7 @@ class Unroll:
             )
         count, _, length, width = query.shape
         group = self.heads // self.kv_heads
+        query = query * width**-0.5
         folded = query.reshape(count, self.kv_heads, group * length, width)
         scores = (folded @ keys[0].transpose(-1, -2)).view(
             count, self.kv_heads, group, length, length
@@ -125,7 +137,9 @@ class Unroll:
         grouped = query.view(count, self.kv_heads, group, length, width)
         later = [(grouped * key[:, :, None]).sum(-1, keepdim=True) for key in keys[1:]]
         every = torch.cat([scores, *(one.to(scores.dtype) for one in later)], -1)
-        share = torch.softmax(every.float() * width**-0.5, -1).to(values[0].dtype)
+        # Sums are in float32 inside; outside, these [.., S, S] are most of what memory moves.
+        with torch.autocast(query.device.type, enabled=False):
+            share = torch.softmax(every, -1).to(values[0].dtype)
         causal = share[..., :length].reshape(count, self.kv_heads, group * length, length)
         out = (causal @ values[0]).view(count, self.kv_heads, group, length, width)
         for at, value in enumerate(values[1:]):

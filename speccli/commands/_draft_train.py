@@ -49,8 +49,8 @@ DataNames = Annotated[
     list[str] | None,
     typer.Option(
         "--data",
-        metavar="NAME|FILE",
-        help="Prompts to train on: sharegpt, or a .jsonl file; repeat.",
+        metavar="NAME|FILE[=SHARE]",
+        help="Prompts to train on: sharegpt, or a .jsonl file, and its share; repeat.",
         show_default="sharegpt",
     ),
 ]
@@ -70,7 +70,7 @@ Minutes = Annotated[float | None, typer.Option(min=0.1, help="How long to train.
 Steps = Annotated[int | None, typer.Option(min=1, help="Or: how many steps.")]
 Init = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Go on from this head (in Speculators' form)."),
+    typer.Option(metavar="DIR", help="Go on from this head: a published one, or Speculators'."),
 ]
 Python = Annotated[
     str | None,
@@ -170,7 +170,7 @@ def train(
     wanted = Wanted(
         target=target, out=out, method=method.value, data=named, tests=test_names,
         folder=data_folder, minutes=minutes, steps=steps, init=init, prompts=prompts,
-        held_out=held_out, seed=seed, changes=sets,
+        held_out=held_out, seed=seed, changes=sets, measured=accept_prompts,
     )  # fmt: skip
     if to is To.KUBERNETES:
         if backend is Backend.SPECFORGE or against or extra:

@@ -70,6 +70,8 @@ def train(
         SpecctlError: no server to measure with.
     """
     prepared = prepare(wanted)
+    if prepared.near:
+        tell(Told("prompts", "said", {"left_out_as_near_a_test": prepared.near}))
     fresh = []
 
     def heard(told: Told) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from draft_training.job import METHODS, from_dict
 from speccli.core.bench import datasets
 from speccli.core.bench.datasets import Prompts
 from speccli.core.errors import UsageError
+from speccli.core.training import mix, near
 
 STAGES = ("prompts", "answers", "train", "export")
 HELD_OUT = 1000
@@ -33,6 +35,7 @@ class Wanted:
     out: Path
     method: str = "eagle3"
     data: tuple[str, ...] = ("sharegpt",)
+    """Sources, each `NAME` or `NAME=SHARE`."""
     folder: Path | None = None
     """Where the packages' data files lie, if not installed."""
     minutes: float | None = None
@@ -40,6 +43,8 @@ class Wanted:
     init: Path | None = None
     prompts: int | None = None
     """At most so many are answered."""
+    measured: int = 100
+    """Prompts of each test that acceptance is watched on in training."""
     held_out: int = HELD_OUT
     seed: int = 0
     tests: tuple[str, ...] = ()
@@ -58,12 +63,15 @@ class Prepared:
     """Held-out prompts, to measure the head with."""
     trained_on: int
     """Prompts that will be answered."""
+    near: int = 0
+    """Prompts left out because a test asks nearly the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Split:
     train: list[datasets.Prompt] = field(default_factory=list)
     tests: list[Prompts] = field(default_factory=list)
+    near: int = 0
 
 
 def prepare(wanted: Wanted) -> Prepared:
@@ -74,26 +82,35 @@ def prepare(wanted: Wanted) -> Prepared:
     """
     split = _split(wanted)
     document = _document(wanted)
-    lines = "".join(
-        json.dumps({"id": p.id, "messages": [dict(m) for m in p.messages]}) + "\n"
-        for p in split.train
-    )
+    lines = "".join(_line(p) for p in split.train)
+    held = {_plain(t.name): t.prompts[: wanted.measured] for t in reversed(split.tests)}
+    tests = "".join(_line(p, test) for test, prompts in sorted(held.items()) for p in prompts)
     document["prompts"] = str(wanted.out / "work" / "prompts.jsonl")
     document["prompts_sha256"] = hashlib.sha256(lines.encode()).hexdigest()
     file = wanted.out / "job.json"
     _same_as_before(file, document)
     try:
         (wanted.out / "work").mkdir(parents=True, exist_ok=True)
-        _write(Path(document["prompts"]), lines)
+        _write(Path(document["prompts"]), lines + tests)
         _write(file, json.dumps(document, indent=1))
     except OSError as error:
         raise UsageError(f"cannot write below {wanted.out}: {error.strerror}") from error
-    return Prepared(file, document, tuple(split.tests), len(split.train))
+    return Prepared(file, document, tuple(split.tests), len(split.train), split.near)
+
+
+def _line(prompt: datasets.Prompt, test: str | None = None) -> str:
+    row = {"id": prompt.id, "messages": [dict(m) for m in prompt.messages]}
+    return json.dumps(row if test is None else row | {"test": test}) + "\n"
+
+
+def _plain(name: str) -> str:
+    """A test's name as part of a file's."""
+    return re.sub(r"[^\w-]+", "-", name)
 
 
 def _split(wanted: Wanted) -> _Split:
-    split = _Split()
-    for name in wanted.data:
+    parts, tests = [], list[Prompts]()
+    for name, share in mix.sources(wanted.data):
         if name in TESTS:
             raise UsageError(
                 f"--data {name}: it is what heads are measured with, and not trained on",
@@ -101,26 +118,23 @@ def _split(wanted: Wanted) -> _Split:
             )
         found = datasets.load(name, folder=wanted.folder)
         held = min(wanted.held_out, len(found.prompts) // 5)
-        split.train.extend(found.prompts[held:])
+        parts.append((found.prompts[held:], share))
         if held:
             note = f"first {held} of {len(found.prompts)}: held out of training"
-            split.tests.append(Prompts(found.name, found.source, found.prompts[:held], note))
-    split.tests.extend(datasets.load(name, folder=wanted.folder) for name in wanted.tests)
+            tests.append(Prompts(found.name, found.source, found.prompts[:held], note))
+    tests.extend(datasets.load(name, folder=wanted.folder) for name in wanted.tests)
     for name in TESTS:
         try:
-            split.tests.append(datasets.load(name, folder=wanted.folder))
+            tests.append(datasets.load(name, folder=wanted.folder))
         except UsageError:
             continue  # an extra where it is installed, not a need
-    asked = {_told(p) for test in split.tests for p in test.prompts}
-    kept = [p for p in split.train if _told(p) not in asked]
-    if not kept:
+    known = near.Known(p.text for test in tests for p in test.prompts)
+    apart = [([p for p in prompts if not known.has(p.text)], share) for prompts, share in parts]
+    train = mix.mixed(apart)
+    if not train:
         raise UsageError(f"nothing to train on in {', '.join(wanted.data)}")
-    return _Split(kept[: wanted.prompts], split.tests)
-
-
-def _told(prompt: datasets.Prompt) -> str:
-    """What is asked, as far as two prompts are the same one."""
-    return " ".join(prompt.text.lower().split())[:300]
+    left_out = sum(len(prompts) for prompts, _ in parts) - sum(len(p) for p, _ in apart)
+    return _Split(train[: wanted.prompts], tests, left_out)
 
 
 def _document(wanted: Wanted) -> dict[str, Any]:
@@ -131,10 +145,8 @@ def _document(wanted: Wanted) -> dict[str, Any]:
         )
     if (wanted.minutes is None) == (wanted.steps is None):
         raise UsageError("how long to train?", hint="give --minutes or --steps, one of them")
-    if wanted.init is not None and not (wanted.init / "model.safetensors").is_file():
-        raise UsageError(
-            f"--init {wanted.init}: no model.safetensors there", hint="give a Speculators folder"
-        )
+    if wanted.init is not None:
+        _is_head(wanted.init)
     document: dict[str, Any] = {
         "target": wanted.target,
         "out": str(wanted.out.absolute()),
@@ -152,6 +164,24 @@ def _document(wanted: Wanted) -> dict[str, Any]:
         told = str(error).partition("() got an ")[2] or str(error)
         raise UsageError(f"--set: {told}", hint="docs/training.md lists the names") from error
     return document
+
+
+def _is_head(folder: Path) -> None:
+    """That there is a head to go on from; the training looks into it."""
+    weights = (*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin"))
+    missing = [
+        what
+        for what, there in (
+            ("config.json", (folder / "config.json").is_file()),
+            ("*.safetensors or pytorch_model.bin", bool(weights)),
+        )
+        if not there
+    ]
+    if missing:
+        raise UsageError(
+            f"--init {folder}: no {missing[0]} there",
+            hint="give the folder of a head, as an engine loads it or as Speculators keeps it",
+        )
 
 
 def _change(document: dict[str, Any], change: str) -> None:

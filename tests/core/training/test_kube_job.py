@@ -5,6 +5,7 @@ import gzip
 import json
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,9 @@ def test_the_script_runs_the_stages_on_what_is_mounted(
     # The first stage finds no transformers here: the script must end with its failure.
     last = json.loads(ran.stdout.splitlines()[-1])
     assert (ran.returncode, last["event"], last["stage"]) == (1, "failed", "prompts")
-    assert (tmp_path / "out" / "work" / "prompts.jsonl").read_text().count("\n") == 32
+    text = (tmp_path / "out" / "work" / "prompts.jsonl").read_text()
+    rows = map(json.loads, text.splitlines())
+    assert Counter(row.get("test") for row in rows) == {None: 32, "q": 8}
 
 
 @pytest.mark.parametrize(

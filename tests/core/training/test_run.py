@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -150,14 +151,54 @@ def _wanted(folder: Path, **changes: object) -> Wanted:
 
 def test_held_out_prompts_are_not_trained_on(tmp_path: Path) -> None:
     made = job.prepare(_wanted(tmp_path, held_out=6))
-    trained = {
-        json.loads(line)["messages"][0]["content"]
-        for line in Path(made.document["prompts"]).read_text().splitlines()
-    }
+    rows = list(map(json.loads, Path(made.document["prompts"]).read_text().splitlines()))
+    trained = {row["messages"][0]["content"] for row in rows if "test" not in row}
     test = next(t for t in made.tests if t.name == "q")
     assert len(test.prompts) == 6
     assert made.trained_on == len(trained) == 34
     assert not trained & {prompt.text for prompt in test.prompts}
+
+
+def test_tests_travel_with_the_prompts_by_their_name(tmp_path: Path) -> None:
+    (tmp_path / "my test.jsonl").write_text('{"prompt": "quite another thing"}\n')
+    given = {"tests": (str(tmp_path / "my test.jsonl"),), "held_out": 6, "measured": 4}
+    made = job.prepare(_wanted(tmp_path, **given))
+    rows = list(map(json.loads, Path(made.document["prompts"]).read_text().splitlines()))
+    assert Counter(row.get("test") for row in rows) == {None: 34, "q": 4, "my-test": 1}
+    # How many are watched is no part of what a job is.
+    job.prepare(_wanted(tmp_path, **(given | {"measured": 2})))
+
+
+def test_what_a_test_asks_nearly_is_not_trained_on_and_counted(tmp_path: Path) -> None:
+    words = "write a script that restarts every engine of the pool and waits for each, at {}"
+    asked = [{"prompt": words.format("noon")}]
+    rows = [{"prompt": words.format("night")}, {"prompt": "how long is a piece of string"}]
+    for name, held in (("t", asked), ("d", rows)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in held))
+    made = job.prepare(
+        _wanted(tmp_path, data=(str(tmp_path / "d.jsonl"),), tests=(str(tmp_path / "t.jsonl"),))
+    )
+    assert (made.trained_on, made.near) == (1, 1)
+
+
+def test_sources_with_shares_are_mixed(tmp_path: Path) -> None:
+    (tmp_path / "d.jsonl").write_text(
+        "".join(json.dumps({"prompt": f"other thing {i}"}) + "\n" for i in range(40))
+    )
+    data = (f"{tmp_path / 'q.jsonl'}=3", f"{tmp_path / 'd.jsonl'}=1")
+    made = job.prepare(_wanted(tmp_path, data=data, held_out=0))
+    rows = map(json.loads, Path(made.document["prompts"]).read_text().splitlines())
+    kinds = Counter(row["messages"][0]["content"].split()[0] for row in rows)
+    assert kinds == {"question": 40, "other": 13}
+
+
+def test_a_head_to_go_on_from_has_weights_and_a_configuration(tmp_path: Path) -> None:
+    (tmp_path / "h").mkdir()
+    (tmp_path / "h" / "config.json").write_text("{}")
+    with pytest.raises(UsageError, match="no \\*.safetensors or pytorch_model.bin there"):
+        job.prepare(_wanted(tmp_path, init=tmp_path / "h"))
+    (tmp_path / "h" / "pytorch_model.bin").write_bytes(b"")
+    assert job.prepare(_wanted(tmp_path, init=tmp_path / "h")).document["init"]
 
 
 def test_the_stages_can_read_what_is_prepared(tmp_path: Path) -> None:
@@ -193,7 +234,7 @@ def test_a_folder_holds_one_job_but_may_be_trained_longer(tmp_path: Path) -> Non
         ({"changes": ("training.rl=1",)}, "unexpected keyword argument 'rl'"),
         ({"changes": ("engine.lr=1",)}, "training.NAME"),
         ({"changes": ("training.lr",)}, "training.NAME"),
-        ({"init": Path("nowhere")}, "model.safetensors"),
+        ({"init": Path("nowhere")}, "no config.json there"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(

@@ -1,0 +1,194 @@
+"""A head to go on from: as Speculators keeps it, or in the plain form that engines load.
+
+Published EAGLE-3 heads are of the plain form. Both hold the same tensors: names differ, and what
+the plain form may leave out (`t2d`, or both vocabulary maps) follows from the rest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from draft_training.events import Failed
+
+_FROM_TARGET = ("verifier_norm.", "verifier_lm_head.")
+_NOT_TRAINED = ("norm_before_fc", "fc_norm", "norm_output")
+"""Variants of the architecture that the unroll does not compute."""
+_LAYER = (
+    "hidden_size",
+    "intermediate_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "hidden_act",
+    "rms_norm_eps",
+    "max_position_embeddings",
+    "attention_bias",
+    "mlp_bias",
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+)
+"""What of a head's configuration its layer is built from; what it leaves out is the target's."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """A head as it was found."""
+
+    weights: Mapping[str, torch.Tensor]
+    """By the names of Speculators; `d2t` and `t2d` are always among them."""
+    layer: Mapping[str, Any]
+    """Of the layer's configuration, where the head says it."""
+    norm_before_residual: bool
+
+
+def read(folder: Path, target: Any) -> Given:
+    """The head of a folder, for a target with this configuration.
+
+    Raises:
+        Failed: no EAGLE-3 or P-EAGLE head, or not one of this target.
+    """
+    config = _config(folder)
+    weights = {
+        name: tensor
+        for name, tensor in map(_named, _tensors(folder).items())
+        if not name.startswith(_FROM_TARGET) and not name.endswith("rotary_emb.inv_freq")
+    }
+    _is_eagle3(folder, weights, target.hidden_size)
+    _same_tokens(folder, target)
+    for name in _NOT_TRAINED:
+        if config.get(name):
+            raise _bad(folder, f"{name} is set in its config.json, which is not trained here")
+    weights |= _vocabulary(folder, config, weights, target.vocab_size)
+    if "mask_hidden" in weights:
+        weights["mask_hidden"] = weights["mask_hidden"].reshape(1, 1, -1)
+    layer = config.get("transformer_layer_config") or config
+    return Given(
+        weights,
+        {k: layer[k] for k in _LAYER if layer.get(k) is not None},
+        bool(config.get("norm_before_residual", False)),
+    )
+
+
+def aux_layers(folder: Path) -> tuple[int, ...] | None:
+    """Layers of the target whose states the head reads; None: it does not say.
+
+    Raises:
+        Failed: its config.json cannot be read.
+    """
+    config, name = _config(folder), "eagle_aux_hidden_state_layer_ids"
+    found = config.get(name) or (config.get("eagle_config") or {}).get(name)
+    return tuple(found) if found else None
+
+
+def _bad(folder: Path, what: str, fix: str = "give the folder of an EAGLE-3 head") -> Failed:
+    return Failed("bad-init", f"{folder}: {what}", fix)
+
+
+def _other(folder: Path, what: str) -> Failed:
+    return Failed("tokenizer-mismatch", f"{folder}: {what}", "start from a head of this target")
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise _bad(folder, f"its config.json cannot be read: {error}") from error
+    if not isinstance(found, dict):
+        raise _bad(folder, "its config.json is no object")
+    return found
+
+
+def _tensors(folder: Path) -> dict[str, torch.Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    found: dict[str, torch.Tensor] = {}
+    files = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
+    if not files:
+        raise _bad(folder, "no *.safetensors and no pytorch_model.bin there")
+    for file in files:
+        try:
+            if file.suffix == ".safetensors":
+                found |= load_file(str(file))
+            else:
+                found |= torch.load(file, map_location="cpu", weights_only=True)
+        except (OSError, SafetensorError, RuntimeError) as error:
+            raise _bad(folder, f"{file.name} cannot be read: {error}") from error
+    return found
+
+
+def _named(item: tuple[str, torch.Tensor]) -> tuple[str, torch.Tensor]:
+    """A tensor by the name that Speculators gives it."""
+    name, tensor = item
+    name = name.removeprefix("model.")
+    if name.startswith("midlayer."):
+        name = "layers.0." + name.removeprefix("midlayer.")
+    return name, tensor
+
+
+def _is_eagle3(folder: Path, weights: Mapping[str, torch.Tensor], width: int) -> None:
+    missing = [n for n in ("fc.weight", "lm_head.weight", "norm.weight") if n not in weights]
+    if missing:
+        raise _bad(folder, f"no tensor {missing[0]}: no EAGLE-3 head")
+    rows, columns = weights["fc.weight"].shape
+    if columns == 2 * rows:
+        raise _bad(folder, "its fc joins two states, so it is an EAGLE head of before EAGLE-3")
+    if rows != width or columns % width:
+        raise _bad(
+            folder,
+            f"fc.weight is {(rows, columns)}, and the target's states are {width} wide",
+            "start from a head of this target",
+        )
+
+
+def _same_tokens(folder: Path, target: Any) -> None:
+    """Token ids mean the same, as far as both folders hold a tokenizer."""
+    own, of = folder / "tokenizer.json", Path(str(target.name_or_path)) / "tokenizer.json"
+    if not own.is_file() or not of.is_file():
+        return
+    mine, theirs = (
+        json.loads(file.read_text(encoding="utf-8")).get("model", {}).get("vocab")
+        for file in (own, of)
+    )
+    if mine != theirs:
+        raise _other(folder, "its tokenizer.json gives other ids than the target's")
+
+
+def _vocabulary(
+    folder: Path, config: Mapping[str, Any], weights: Mapping[str, torch.Tensor], target: int
+) -> dict[str, torch.Tensor]:
+    """Both maps, and that they fit each other, the head and the target."""
+    size = len(weights["lm_head.weight"])
+    said = config.get("draft_vocab_size")
+    if said not in (None, size):
+        raise _bad(folder, f"draft_vocab_size is {said}, and lm_head has {size} rows")
+    t2d = weights.get("t2d")
+    if t2d is not None and len(t2d) != target:
+        raise _other(folder, f"its t2d is for {len(t2d)} tokens, and the target has {target}")
+    if "d2t" in weights:
+        d2t = weights["d2t"].long()
+    elif t2d is not None:
+        d2t = t2d.bool().nonzero().flatten() - torch.arange(int(t2d.bool().sum()))
+    elif size == target:
+        d2t = torch.zeros(size, dtype=torch.long)
+    else:
+        raise _bad(folder, f"no d2t, and its {size} tokens are not all {target} of the target")
+    if len(d2t) != size:
+        raise _bad(folder, f"its vocabulary map is of {len(d2t)} tokens, its lm_head of {size}")
+    ids = d2t + torch.arange(size)
+    if int(ids.min()) < 0 or int(ids.max()) >= target:
+        raise _other(folder, f"its d2t names token {int(ids.max())}, and the target has {target}")
+    made = torch.zeros(target, dtype=torch.bool)
+    made[ids] = True
+    if int(made.sum()) != size:
+        raise _bad(folder, "its d2t names a token twice")
+    if t2d is not None and not torch.equal(t2d.bool(), made):
+        raise _bad(folder, "its d2t and t2d name different tokens")
+    return {"d2t": d2t, "t2d": made}

@@ -1,0 +1,88 @@
+"""Sources with shares, and prompts that a test asks as well."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from speccli.core.bench.datasets import Prompt
+from speccli.core.errors import UsageError
+from speccli.core.training.mix import mixed, sources
+from speccli.core.training.near import Known
+
+
+def prompts(name: str, count: int) -> list[Prompt]:
+    return [
+        Prompt(f"{name}{i}", ({"role": "user", "content": f"{name} {i}"},)) for i in range(count)
+    ]
+
+
+def sorts(made: list[Prompt]) -> Counter[str]:
+    return Counter(prompt.id[0] for prompt in made)
+
+
+def test_every_beginning_holds_each_share() -> None:
+    made = mixed([(prompts("a", 900), 3.0), (prompts("b", 900), 1.0)])
+    for end in (4, 40, 100, 400):
+        assert sorts(made[:end]) == {"a": 3 * end // 4, "b": end // 4}
+
+
+def test_it_ends_where_a_share_cannot_be_kept() -> None:
+    made = mixed([(prompts("a", 30), 0.75), (prompts("b", 900), 0.25)])
+    assert sorts(made) == {"a": 30, "b": 10}
+
+
+def test_without_shares_all_are_used_and_mixed_by_their_size() -> None:
+    made = mixed([(prompts("a", 90), None), (prompts("b", 10), None)])
+    assert sorts(made) == {"a": 90, "b": 10}
+    assert sorts(made[:50]) == {"a": 45, "b": 5}
+    assert [p.id for p in mixed([(prompts("a", 3), None)])] == ["a0", "a1", "a2"]
+    assert mixed([([], None)]) == []
+
+
+def test_a_share_is_read_and_a_file_with_an_equals_sign_is_a_file(tmp_path: Path) -> None:
+    odd = tmp_path / "a=0.5"
+    odd.write_text("")
+    assert sources(["x.jsonl=0.7", "sharegpt=3"]) == (("x.jsonl", 0.7), ("sharegpt", 3.0))
+    assert sources(["x.jsonl", str(odd)]) == (("x.jsonl", None), (str(odd), None))
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (["a=0", "b=1"], "no share"),
+        (["a=-1"], "no share"),
+        (["a=nan"], "no share"),
+        (["a=inf"], "no share"),
+        (["a=much"], "no share"),
+        (["=1"], "no share"),
+        (["a=1", "b"], "b has no share"),
+        (["a=1", "a=2"], "twice"),
+    ],
+)
+def test_what_is_no_share_is_refused(texts: list[str], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        sources(texts)
+
+
+ASKED = "Write a bash script that waits until port 8000 answers, for at most 300 seconds, please."
+
+
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [
+        (ASKED.upper(), True),
+        (ASKED.replace("8000", "9000"), True),
+        (f"{ASKED} Be brief.", True),
+        ("Write a bash script that counts the pods of a node and prints the result.", False),
+        ("Write a bash script", False),
+        ("yes", False),
+    ],
+)
+def test_near_is_the_same_words_in_the_same_order(text: str, near: bool) -> None:
+    assert Known([ASKED, "continue"]).has(text) is near
+
+
+def test_short_prompts_are_the_same_or_not() -> None:
+    assert Known(["Go  on"]).has("go on")
+    assert not Known(["go on then"]).has("go on now")

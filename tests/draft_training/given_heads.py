@@ -1,0 +1,140 @@
+"""Run with torch: heads of every kind through `draft_training.given`; what came of each as JSON."""
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from draft_training import export, given, job
+from draft_training.events import Failed
+
+SHIPPED = Path(__file__).parents[1] / "data" / "smollm2-135m-eagle3"
+WIDTH, VOCABULARY, DRAFTED = 16, 50, 10
+
+
+class Head:
+    """What export asks of a head."""
+
+    def __init__(self, found: given.Given, config: dict[str, Any]) -> None:
+        self._weights, self._config = found.weights, config
+        self.config = SimpleNamespace(to_dict=lambda: dict(self._config))
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        return {n: t.float() if t.is_floating_point() else t for n, t in self._weights.items()}
+
+
+def round_trip(folder: Path) -> dict[str, Any]:
+    """The shipped head in, and out again."""
+    before = json.loads((SHIPPED / "config.json").read_text())
+    found = given.read(
+        SHIPPED, SimpleNamespace(hidden_size=576, vocab_size=49152, name_or_path="none")
+    )
+    config = {
+        "transformer_layer_config": {**before, "rope_theta": found.layer["rope_theta"]},
+        "draft_vocab_size": before["draft_vocab_size"],
+        "norm_before_residual": found.norm_before_residual,
+        "eagle_aux_hidden_state_layer_ids": list(given.aux_layers(SHIPPED) or ()),
+    }
+    made = job.from_dict({"target": "t", "out": str(folder), "training": {"steps": 1}})
+    export.speculators(Head(found, config), made.speculators)
+    export.run(made)
+    old, new = (load_file(str(f / "model.safetensors")) for f in (SHIPPED, made.plain))
+    after = json.loads((made.plain / "config.json").read_text())
+    return {
+        "names": set(old) == set(new),
+        "equal": all(old[n].dtype == new[n].dtype and torch.equal(old[n], new[n]) for n in old),
+        "config": sorted(k for k in {*before, *after} if before.get(k) != after.get(k)),
+    }
+
+
+def small() -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """A head of the plain form: three states wide, ten tokens of fifty."""
+    ids = torch.arange(DRAFTED) * 3
+    weights = {
+        "fc.weight": torch.randn(WIDTH, 3 * WIDTH),
+        "lm_head.weight": torch.randn(DRAFTED, WIDTH),
+        "norm.weight": torch.ones(WIDTH),
+        "midlayer.hidden_norm.weight": torch.ones(WIDTH),
+        "d2t": ids - torch.arange(DRAFTED),
+        "t2d": torch.zeros(VOCABULARY, dtype=torch.bool).index_fill(0, ids, True),
+    }
+    config = {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "draft_vocab_size": DRAFTED,
+        "intermediate_size": 48,
+        "hidden_size": WIDTH,
+    }
+    return weights, config
+
+
+def write(folder: Path, weights: dict[str, torch.Tensor], config: dict[str, Any]) -> Path:
+    folder.mkdir(parents=True)
+    save_file(weights, str(folder / "model.safetensors"))
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def read(folder: Path, width: int = WIDTH, vocabulary: int = VOCABULARY, name: str = "none") -> Any:
+    target = SimpleNamespace(hidden_size=width, vocab_size=vocabulary, name_or_path=name)
+    try:
+        return given.read(folder, target)
+    except Failed as failed:
+        return {"kind": failed.kind, "message": str(failed), "fix": failed.fix}
+
+
+def kinds(at: Path) -> dict[str, Any]:
+    """Every case by its name."""
+    told: dict[str, Any] = {}
+    weights, config = small()
+    folder = at / "published"
+    folder.mkdir()
+    torch.save({f"model.{n}": t for n, t in weights.items()}, folder / "pytorch_model.bin")
+    (folder / "config.json").write_text(json.dumps(config))
+    found = read(folder)
+    assert "layers.0.hidden_norm.weight" in found.weights
+    told["as_published"] = {
+        "norm_before_residual": found.norm_before_residual,
+        "aux": given.aux_layers(folder),
+        "layer": WIDTH * found.layer["intermediate_size"] // WIDTH // WIDTH,
+    }
+    whole = {n: t for n, t in weights.items() if n not in ("d2t", "t2d")}
+    whole["lm_head.weight"] = torch.randn(VOCABULARY, WIDTH)
+    bare = read(write(at / "whole", whole, {**config, "draft_vocab_size": VOCABULARY}))
+    only_t2d = read(write(at / "t2d", {n: t for n, t in weights.items() if n != "d2t"}, config))
+    assert bool(bare.weights["t2d"].all()), "a head without maps drafts every token"
+    assert torch.equal(only_t2d.weights["d2t"], weights["d2t"])
+    told["without_maps"] = "ok"
+
+    def changed(name: str, **tensors: torch.Tensor) -> Path:
+        renamed = {k.replace("__", "."): t for k, t in tensors.items()}
+        return write(at / name, {**weights, **renamed}, config)
+
+    told["no_fc"] = read(
+        write(at / "no_fc", {n: t for n, t in weights.items() if n != "fc.weight"}, config)
+    )
+    told["eagle1"] = read(changed("eagle1", fc__weight=torch.randn(WIDTH, 2 * WIDTH)))
+    told["other_width"] = read(changed("wide"), width=2 * WIDTH)
+    told["other_vocabulary"] = read(changed("vocabulary", t2d=weights["t2d"][:40]))
+    (changed("no_config") / "config.json").unlink()
+    told["no_config"] = read(at / "no_config")
+    (changed("damaged") / "model.safetensors").write_bytes(b"x" * 100)
+    told["damaged"] = read(at / "damaged")
+    told["twice"] = read(changed("twice", d2t=-torch.arange(DRAFTED)))
+    told["past_the_end"] = read(changed("past", d2t=torch.full((DRAFTED,), 60)))
+    told["maps_differ"] = read(changed("differ", d2t=torch.zeros(DRAFTED, dtype=torch.long)))
+    told["norm_before_fc"] = read(write(at / "nbf", weights, {**config, "norm_before_fc": True}))
+    told["sizes"] = read(write(at / "sizes", weights, {**config, "draft_vocab_size": 11}))
+    for name, ids in (("tokens", {"a": 0}), ("target", {"b": 0})):
+        (changed(name) / "tokenizer.json").write_text(json.dumps({"model": {"vocab": ids}}))
+    told["other_tokenizer"] = read(at / "tokens", name=str(at / "target"))
+    assert isinstance(read(at / "tokens", name=str(at / "tokens")), given.Given)
+    return told
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1])
+    sys.stdout.write(json.dumps({"round": round_trip(place / "round"), **kinds(place)}))

