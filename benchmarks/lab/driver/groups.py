@@ -181,6 +181,22 @@ GROUPS = {
             ),
         ),
         Group(
+            "32b-head",
+            "32b",
+            (
+                Arm("baseline", weights="fp8", kv_gib=2.0),
+                _eagle(k=5, weights="fp8", kv_gib=2.0),
+                _eagle("k7", 7, weights="fp8", kv_gib=2.0),
+            ),
+            (
+                Bench("operators", 120, "1", "32", ("operators.jsonl",), repeats=1),
+                Bench("sets", 90, "1", "12", (SHAREGPT, "humaneval"), repeats=1),
+            ),
+            max_num_seqs=8,
+            start_s=215,
+            notes=("the head of this run's train, at batch 1; what it was trained for, then else",),
+        ),
+        Group(
             "70b",
             "70b",
             (

@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from driver import measure, phases, servers
+from driver import measure, phases, servers, training
 from driver.groups import GROUPS, Group
 from driver.places import Places, Stop, say
 
@@ -46,7 +46,7 @@ def _phase(places: Places, asked: argparse.Namespace) -> int:
         "unpack": lambda: phases.unpack(places, asked.parts),
         "check": lambda: phases.check(places, asked.more),
         "schedule": lambda: phases.schedule(places),
-        "train": lambda: phases.train(places, asked.method, asked.minutes, asked.more),
+        "train": lambda: training.train(places, asked),
         "collect": lambda: phases.collect(places),
         "report": lambda: phases.report(places),
         "list": _list,
@@ -114,7 +114,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--parts", type=Path, default=Path.home() / "parts")
     parser.add_argument("--rehearse", action="store_true", help="on a CPU, in the smallest shape")
     parser.add_argument("--method", default="eagle3", choices=("eagle3", "p-eagle"))
-    parser.add_argument("--minutes", type=float, default=4.0)
+    parser.add_argument("--minutes", type=float, default=4.0, help="of training, over all calls")
+    parser.add_argument("--init", metavar="shipped|DIR", help="go on from this head")
+    parser.add_argument(
+        "--data",
+        action="append",
+        metavar="NAME|FILE[=SHARE]",
+        help="conversations (ShareGPT's), operators, or a file; repeat",
+    )
     return parser
 
 

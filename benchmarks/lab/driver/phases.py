@@ -1,10 +1,9 @@
-"""Phases that are no bench: unpacking, kernel check, drift, training, schedule, report."""
+"""Phases that are no bench: unpacking, kernel check, drift, schedule, report."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -126,100 +125,6 @@ def drift(places: Places, group: Group) -> int:
     recorder.wait(timeout=60)
     places_.write(places, f"{group.name}-drift.json", {"phases": told, "seconds": seconds})
     return 0
-
-
-def train(places: Places, method: str, minutes: float, more: list[str]) -> int:
-    """A head from nothing, by the one command that anybody would type."""
-    out = places.work / "trained" / method
-    file = places.work / "results" / f"train-{method}.json"
-    data = places.data / "conversations.jsonl"
-    tests = ["--test", dataset(places, SHAREGPT), "--test", dataset(places, "operators.jsonl")]
-    arguments = ["draft", "train", str(places.model), "--out", str(out), "--method", method]
-    arguments += ["--data", str(data), "--data-folder", str(places.data)]
-    arguments += [*tests, "--held-out", "0"]
-    arguments += ["--minutes", str(minutes), "--python", str(_trainer(places)), "-o", "json"]
-    shipped = CHECKOUT / "tests/data/smollm2-135m-eagle3"
-    if method == "eagle3":
-        arguments += ["--against", f"shipped={shipped}"]
-    first = places.work / "trained" / "eagle3"
-    if method == "p-eagle" and (first / "speculators").exists():
-        arguments += ["--init", str(first / "speculators")]
-        _lend(first / "work", out / "work")
-    arguments += SMALL if places.rehearse else LARGE
-    arguments += more
-    arguments += ["--", "--enforce-eager", "--max-model-len", "2048"]
-    arguments += [] if places.rehearse else ["--gpu-memory-utilization", "0.3"]
-    env = {"SPECCTL_VLLM_PYTHON": str(_engine_shim(places))}
-    code, told = specctl(places, arguments, limit_s=places.left_s - 15, env=env)
-    if told.strip().startswith("{"):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(told)
-    _bring_head(places, out, method)
-    return 0 if code in (0, 1) else 2
-
-
-def _lend(answers: Path, work: Path) -> None:
-    """The same target's answers to the same prompts: given once is enough."""
-    work.mkdir(parents=True, exist_ok=True)
-    for file in answers.glob("answers-*.npz"):
-        if not (work / file.name).exists():
-            shutil.copy(file, work / file.name)
-
-
-SMALL = [
-    *("--prompts", "24", "--accept-prompts", "2"),
-    *(
-        "--set",
-        "answers.samples=0",
-        "--set",
-        "answers.max_tokens=24",
-        "--set",
-        "answers.eager=true",
-    ),
-    *("--set", "answers.engines=2", "--set", "answers.chunk=8", "--set", "answers.gpu_memory=0.5"),
-    *("--set", "training.batch_tokens=600", "--set", "training.draft_vocab=4096"),
-    *("--set", "training.validation=4", "--set", "training.fused_loss=false"),
-    *("--set", "training.unroll=2"),
-]
-LARGE = [
-    *("--accept-prompts", "100", "--set", "answers.gpu_memory=0.8", "--set", "answers.engines=4"),
-    *("--set", "answers.chunk=1024", "--set", "answers.seconds=120"),
-    *("--set", "training.batch_tokens=49152", "--set", "training.unroll=7"),
-    *("--set", "training.draft_vocab=16384", "--set", "training.decay=0.95"),
-]
-"""Four engines, for one leaves the GPU waiting for its Python; a longer unroll, for K above 3."""
-
-
-def _shim(places: Places, name: str, path: list[Path]) -> Path:
-    file = places.work / "bin" / name
-    file.parent.mkdir(parents=True, exist_ok=True)
-    known = ":".join(str(p) for p in path if p.exists())
-    # Behind what the caller put on the path: its own modules come first.
-    before = '"${PYTHONPATH:+$PYTHONPATH:}' + known + '"'
-    file.write_text(f'#!/bin/sh\nPYTHONPATH={before} exec {places.engine} "$@"\n')
-    file.chmod(0o755)
-    return file
-
-
-def _trainer(places: Places) -> Path:
-    kit = places.work / "kit"
-    return _shim(places, "train-python", [kit / "engine", kit / "trainer"])
-
-
-def _engine_shim(places: Places) -> Path:
-    return _shim(places, "engine-python", [places.work / "kit" / "engine"])
-
-
-def _bring_head(places: Places, out: Path, method: str) -> None:
-    """The head is larger than what may come back as one file: in pieces of 15 MiB."""
-    weights = out / "head" / "model.safetensors"
-    if not weights.exists():
-        return
-    places.out.mkdir(parents=True, exist_ok=True)
-    held = weights.read_bytes()
-    for n in range(0, len(held), 15 << 20):
-        (places.out / f"head-{method}-{n // (15 << 20)}.bin").write_bytes(held[n : n + (15 << 20)])
-    (places.out / f"head-{method}.json").write_bytes((out / "head" / "config.json").read_bytes())
 
 
 def collect(places: Places) -> int:
