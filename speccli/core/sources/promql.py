@@ -28,7 +28,10 @@ A sample has the time at which its scrape began and is there when it has ended, 
 evaluated one after the other: up to now, one would see a scrape that the one before did not, and
 their ratio would be of two moments.
 """
-RULES_VERSION = "1"
+RULES_VERSION = "2"
+"""Of the recording rules: they are read only where they are of this version, and what they say is
+asked directly otherwise. Raised with every change of a rule that specctl reads: an older one in a
+Prometheus would be taken for it. A test keeps their digest."""
 INFO = "specctl:recording_rules:info"
 MIN_DRAFTED = 200
 """Draft tokens in the window before an engine's acceptance can make it an outlier."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,9 @@ from speccli.core.engines.registry import ADAPTERS, WANTED
 from speccli.core.engines.vllm import VLLM
 from speccli.core.errors import UsageError
 from speccli.core.sources import promql
-from speccli.core.sources.promql import Fleet, Matcher, Selector
+from speccli.core.sources.promapi import Answer, Series
+from speccli.core.sources.prometheus import take_census
+from speccli.core.sources.promql import RULES_VERSION, Fleet, Matcher, Selector
 from speccli.core.sources.recorded import (
     recorded,
     recorded_window,
@@ -99,6 +103,28 @@ def test_one_address_in_two_clusters_is_two_engines() -> None:
 
 def test_the_rules_file_is_up_to_date() -> None:
     assert RULES.read_text() == rules_text(), "run: make rules"
+
+
+def test_rules_that_specctl_reads_change_with_their_version() -> None:
+    """Old ones stay loaded in a Prometheus; they are told by the number alone."""
+    groups = [g for g in recording_rules()["groups"] if g["name"] != "specctl-derived"]
+    for rule in (rule for group in groups for rule in group["rules"]):
+        rule.get("labels", {}).pop("version", None)
+    digest = hashlib.sha256(json.dumps(groups, sort_keys=True).encode()).hexdigest()[:16]
+    assert {RULES_VERSION: digest} == {"2": "5cf37afed02a7d04"}, (
+        "raise RULES_VERSION, make rules, and write number and digest here"
+    )
+
+
+@pytest.mark.parametrize("version", ["1", RULES_VERSION, "3"])
+async def test_rules_of_another_version_are_not_read(version: str) -> None:
+    class Loaded:
+        async def query(self, _: str, **__: object) -> Answer:
+            info = {"slot": "rules", "version": version}
+            return Answer((Series(info, [(0.0, "1")]),))
+
+    census = await take_census(Loaded(), Selector())  # type: ignore[arg-type]
+    assert census.rules == (version == RULES_VERSION)
 
 
 def test_every_rule_says_what_it_is_once() -> None:
