@@ -123,20 +123,33 @@ def _load(name: str) -> Any:
         group.command(name, epilog=EXIT_CODES)(module.command)
     command = typer.main.get_command(group)
     command.name = name
-    _refuse_no_numbers(command)
+    _refuse_no_values(command)
     start.raise_it()
     return command
 
 
-def _refuse_no_numbers(command: Any) -> None:
-    """Have every option of a command, and of those below it, refuse NaN and infinity.
+def _refuse_no_values(command: Any) -> None:
+    """Have a command, and those below it, refuse NaN, infinity and the empty text.
 
-    Here and not at each option: Typer takes both for a float, and NaN passes any range.
+    Here and not at each option: Typer takes the first two for a float, and NaN passes any range;
+    what is empty (a variable of a script that is not set) would read as not given, or as a name.
     """
     for below in getattr(command, "commands", {}).values():
-        _refuse_no_numbers(below)
+        _refuse_no_values(below)
     for parameter in command.params:
         parameter.callback = _finite(parameter.callback)
+        parameter.type_cast_value = _not_empty(parameter, parameter.type_cast_value)
+
+
+def _not_empty(parameter: Any, then: Callable[..., Any]) -> Callable[..., Any]:
+    def check(context: Any, value: Any) -> Any:
+        for each in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(each, str) and not each.strip():
+                said = "it is empty. Leave it out, or say which"
+                raise typer.BadParameter(said, ctx=context, param=parameter)
+        return then(context, value)
+
+    return check
 
 
 def _finite(then: Callable[..., Any] | None) -> Callable[..., Any]:
@@ -202,7 +215,7 @@ def _usage(error: Exception) -> int:
     tell = getattr(error, "format_message", None)
     if tell is None:
         raise error
-    message = tell()
+    message = tell().replace("argument(s) ()", "argument ''")
     if type(error).__name__ == "NoArgsIsHelpError":
         output.text(message)
         return int(ExitCode.OK)

@@ -119,8 +119,6 @@ def apply(move: Move, rung: str | None, *, wait: bool, benches: Sequence[Path] =
     from speccli.core.fallback import carry
     from speccli.core.views import fallback_moves as view
 
-    if rung is not None and not rung.strip():
-        raise UsageError("--rung: no name", hint="specctl fallback plan NAME lists the rungs")
     bench = read_all(benches) if benches else None
     if move.dry_run or move.out:
         return _down(move, rung, bench)
