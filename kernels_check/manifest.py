@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kernels_check.model import Check, Level
+from kernels_check.stack import MODELS
 
 
 def _rejection() -> list[Check]:
@@ -175,7 +176,7 @@ def _later() -> list[Check]:
                 Level.SANITIZE, 240, options={"tool": tool},
             )
         )  # fmt: skip
-    for shape in ("70b-fp8-tp4", "30b-a3b-bf16", "120b-mxfp4"):
+    for shape in MODELS:
         made.append(
             Check(
                 f"cost.{shape}", "cost:curve", "a verify step against a plain one",

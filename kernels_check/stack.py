@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 CONTEXT = 2048
-"""Tokens in each request's cache."""
 BLOCK = 16
 
 
@@ -36,15 +35,19 @@ class Model:
     vocab: int
     """What the sampler sees."""
     kind: str
-    """fp8, moe or mxfp4."""
+    """bf16 or fp8 (dense), moe or mxfp4."""
     experts: int = 0
     chosen: int = 0
     window: int | None = None
     """Of every other layer."""
     distinct: int = 8
     draft_inner: int = 0
+    context: int = CONTEXT
+    """Tokens in each request's cache."""
 
 
+SHORT = 256
+"""A chat's: prompt and half an answer of the lab's benches (benchmarks/lab)."""
 MODELS = {
     "70b-fp8-tp4": Model(
         "70b-fp8-tp4", "70B, FP8, one of four tensor-parallel slices",
@@ -58,6 +61,21 @@ MODELS = {
         "120b-mxfp4", "120B mixture, MXFP4 experts (Marlin), hidden and inner padded to 3072",
         3072, 64, 8, 64, 3072, 36, 201088, 201088, "mxfp4", 128, 4, 128, 4, draft_inner=6144,
     ),
+    "8b-bf16": Model(
+        "8b-bf16", "8B, bf16, 256 tokens cached",
+        4096, 32, 8, 128, 14336, 32, 128256, 128256, "bf16", distinct=4, draft_inner=14336,
+        context=SHORT,
+    ),
+    "32b-fp8": Model(
+        "32b-fp8", "32B, FP8, 256 tokens cached",
+        5120, 64, 8, 128, 25600, 64, 151936, 151936, "fp8", distinct=4, draft_inner=25600,
+        context=SHORT,
+    ),
+    "70b-fp8": Model(
+        "70b-fp8", "70B, FP8, 256 tokens cached",
+        8192, 64, 8, 128, 28672, 80, 128256, 128256, "fp8", distinct=4, draft_inner=28672,
+        context=SHORT,
+    ),
 }  # fmt: skip
 
 
@@ -65,7 +83,7 @@ class Stack:
     """One model's weights and caches on the GPU."""
 
     def __init__(self, model: Model, most_requests: int) -> None:
-        """Random weights; a cache of `CONTEXT` tokens for each of `most_requests`."""
+        """Random weights; a cache of the model's context for each of `most_requests`."""
         import torch
         from vllm import _custom_ops
         from vllm.vllm_flash_attn import flash_attn_varlen_func
@@ -82,7 +100,7 @@ class Stack:
         ]
         self.mlp = [self._mlp() for _ in range(model.distinct)]
         self.head = self._linear(model.hidden, model.vocab_slice, False)
-        blocks = (CONTEXT + 16 + BLOCK - 1) // BLOCK
+        blocks = (model.context + 16 + BLOCK - 1) // BLOCK
         size = (most_requests * blocks, BLOCK, model.kv_heads, model.head)
         self.cache = [(self._noise(*size), self._noise(*size)) for _ in range(model.distinct)]
         table = torch.randperm(most_requests * blocks, device="cuda").int()
@@ -108,9 +126,10 @@ class Stack:
 
     def _mlp(self) -> Callable[[Any], Any]:
         model, torch = self.model, self.torch
-        if model.kind == "fp8":
-            up = self._linear(model.hidden, 2 * model.inner, True)
-            down = self._linear(model.inner, model.hidden, True)
+        if model.kind in ("bf16", "fp8"):
+            quantized = model.kind == "fp8"
+            up = self._linear(model.hidden, 2 * model.inner, quantized)
+            down = self._linear(model.inner, model.hidden, quantized)
 
             def dense(x: Any) -> Any:
                 both = up(x)
@@ -171,7 +190,7 @@ class Stack:
         out = torch.empty((q.shape[0], model.heads, model.head), dtype=q.dtype, device="cuda")
         self.attend(
             q=q, k=k, v=v, out=out, cu_seqlens_q=starts, max_seqlen_q=rows, seqused_k=used,
-            max_seqlen_k=CONTEXT + rows, softmax_scale=model.head**-0.5, causal=True,
+            max_seqlen_k=model.context + rows, softmax_scale=model.head**-0.5, causal=True,
             window_size=[model.window - 1, 0] if windowed and model.window else [-1, -1],
             block_table=self.table[: starts.shape[0] - 1], fa_version=3, s_aux=self.sinks,
         )  # fmt: skip
@@ -185,7 +204,7 @@ class Stack:
         rows = k + 1
         x0 = self._noise(requests * rows, self.model.hidden)
         starts = torch.arange(requests + 1, dtype=torch.int32, device="cuda") * rows
-        used = torch.full((requests,), CONTEXT + rows, dtype=torch.int32, device="cuda")
+        used = torch.full((requests,), self.model.context + rows, dtype=torch.int32, device="cuda")
 
         def call() -> Any:
             x, residual = x0.clone(), torch.zeros_like(x0)
@@ -221,7 +240,7 @@ class Draft:
         x0 = stack._noise(requests, 2 * model.hidden)
         residual = torch.zeros((requests, model.hidden), dtype=torch.bfloat16, device="cuda")
         starts = torch.arange(requests + 1, dtype=torch.int32, device="cuda")
-        used = torch.full((requests,), CONTEXT, dtype=torch.int32, device="cuda")
+        used = torch.full((requests,), model.context, dtype=torch.int32, device="cuda")
         k, v = stack.cache[0]
 
         def call() -> Any:
@@ -230,7 +249,7 @@ class Draft:
             out = torch.empty((requests, model.heads, model.head), dtype=q.dtype, device="cuda")
             stack.attend(
                 q=q, k=k, v=v, out=out, cu_seqlens_q=starts, max_seqlen_q=1, seqused_k=used,
-                max_seqlen_k=CONTEXT, softmax_scale=model.head**-0.5, causal=True,
+                max_seqlen_k=model.context, softmax_scale=model.head**-0.5, causal=True,
                 block_table=stack.table[:requests], fa_version=3,
             )  # fmt: skip
             y = self.o(out.view(requests, -1))

@@ -6,21 +6,26 @@ Memory: weights, KV cache and everything besides the KV cache, of each server wh
 holds; CUDA graphs only of a server that was alone, since vLLM counts what the whole GPU lost while
 it captured. Speed: output tokens a second of each arm by batch, at the acceptance that was
 measured, since what is judged here is the cost. Goals: memory within 10 %, speed within 20 % at
-batch 1 to 32. WEIGHTS is what the bench itself says, where it is not given.
+batch 1 to 32. WEIGHTS is what the bench itself says, where it is not given. Where a draft stops
+paying: by the roofline, and, with `--cost`, by what the kernel check measured of single steps.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2])]
 
 from driver.groups import GROUPS, Group  # noqa: E402
+from speccli.core.bench.compare import compare  # noqa: E402
 from speccli.core.bench.merge import read_all  # noqa: E402
 from speccli.core.bench.results import Arm, Result, Row  # noqa: E402
 from speccli.core.engines import vllm_graphs  # noqa: E402
@@ -35,6 +40,8 @@ MEMORY_GOAL, SPEED_GOAL = 0.10, 0.20
 QUANTIZED = {"bf16": "bf16", "fp8": "fp8", "int4": "gptq"}
 ENGINE = (0, 25, 1)
 """The vLLM of the lab."""
+MOST = 1024
+"""Requests up to which a crossover is looked for."""
 DRAFT_MODEL = "1b"
 """Its shape among the stand-ins."""
 MIXTURE = "mixture"
@@ -270,15 +277,61 @@ def captured(name: str, weights: str, arm: Arm, gpus: int = 1) -> cudagraphs.Cap
     )
 
 
-def _speed(name: str, weights: str, arm: Arm, row: Row, gpus: int) -> Line:
+def _setting(
+    name: str, weights: str, arm: Arm, rows: Sequence[Row], gpus: int
+) -> tuple[roofline.Setting, float]:
+    """What these rows asked of a server, and the tokens a step that they had."""
     small, params = draft(name, arm.method)
-    answers = max(1, row.requests - row.errors)
-    asked, given = row.input_tokens or 0, row.output_tokens or 0
+    answers = max(1, sum(row.requests - row.errors for row in rows))
+    asked, given = (
+        sum(getattr(row, what) or 0 for row in rows) for what in ("input_tokens", "output_tokens")
+    )
+    lengths = [row.acceptance.tokens_per_step.value or 1.0 for row in rows]
     setting = roofline.Setting(
         GPUS["h200"], gpus, shape(name, weights), "auto", small, params, gpus, arm.method or "none",
         round(asked / answers), round(given / answers), arm.method == "draft_model",
     )  # fmt: skip
-    length = row.acceptance.tokens_per_step.value or 1.0
+    return setting, sum(lengths) / len(lengths)
+
+
+def crossings(
+    name: str, weights: str, result: Result, gpus: int, cost: Mapping[str, Any]
+) -> Iterator[Line]:
+    """The batch from which on a draft is slower, where one was found between measured ones."""
+    arms = {arm.name: arm for arm in result.arms}
+    base = next((arm.name for arm in result.arms if arm.method == "none"), None)
+    for named, dataset, place in compare(result, baseline=base).crossovers if base else ():
+        arm = arms[named]
+        if place.between is None or not arm.k or arm.method not in METHODS:
+            continue
+        rows = [row for row in result.rows if (row.arm, row.dataset) == (named, dataset)]
+        setting, length = _setting(name, weights, arm, [r for r in rows if r.usable], gpus)
+        found = {
+            "by the roofline": roofline.crossover(setting, arm.k, length, MOST),
+            "by the kernels' curve": _turns(cost, arm.k, length)
+            if arm.method == "eagle3"
+            else None,
+        }
+        for how, batch in found.items():
+            if batch is not None:
+                what = f"crossover {how} ({dataset})"
+                yield Line(what, named, None, float(batch), place.place, "requests", None)
+
+
+def _turns(cost: Mapping[str, Any], k: int, length: float) -> float | None:
+    """Where measured steps and drafts make K as fast as none, interpolated by log batch."""
+    gains = []
+    for batch, row in (cost.get("ms") or {}).items():
+        drafting = k * cost["draft_ms_per_token"][batch]
+        gains.append((math.log(int(batch)), length * row["0"] / (row[str(k)] + drafting)))
+    for (low, was), (high, now) in itertools.pairwise(reversed(sorted(gains))):
+        if was < 1 <= now:  # from the top down: the last batch that it pays at
+            return math.exp(high + (low - high) * (now - 1) / (now - was))
+    return None
+
+
+def _speed(name: str, weights: str, arm: Arm, row: Row, gpus: int) -> Line:
+    setting, length = _setting(name, weights, arm, [row], gpus)
     assert row.batch is not None
     k = arm.k or 0
     estimated = roofline.tokens_per_s(setting, row.batch, k, length if k else 1.0)
@@ -293,7 +346,10 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("bench", nargs="+", metavar="SHAPE[-WEIGHTS][-tpN]=FILE")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--cost", type=Path, help="JSON of the kernel check's cost curves")
     asked = parser.parse_args(arguments)
+    checks = json.loads(asked.cost.read_text())["checks"] if asked.cost else []
+    costs = {check["name"]: check.get("data") or {} for check in checks}
     made: list[tuple[str, Line]] = []
     for named, files in names(asked.bench).items():
         whole, split, over = named.partition("-tp")
@@ -309,6 +365,8 @@ def main(arguments: list[str]) -> int:
             return 64
         found = lines(name, stored, result, held, gpus)
         made += [(named, line) for line in found]
+        cost = costs.get(f"cost.{_named(name, stored, gpus)}", {})
+        made += [(named, line) for line in crossings(name, stored, result, gpus, cost)]
     for named, line in made:
         batch = "" if line.batch is None else f"batch {line.batch}"
         mark = "" if line.goal is None else ("ok" if abs(line.off) < line.goal else "MISSED")

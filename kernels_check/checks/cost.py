@@ -46,7 +46,7 @@ class _Log:
     def __init__(self, shape: str, model: stack.Model, raw: str | None) -> None:
         self.model, self.points = model, list[dict[str, Any]]()
         self._facts = {
-            "shape": shape, "model": model.title, "layers": model.layers, "context": stack.CONTEXT
+            "shape": shape, "model": model.title, "layers": model.layers, "context": model.context
         }  # fmt: skip
         self._raw = Path(raw) if raw else None
         self._chip = nvml.Nvml()

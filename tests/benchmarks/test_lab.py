@@ -180,6 +180,42 @@ def test_plan_meets_its_goals_on_what_the_lab_measured(tmp_path: Path) -> None:
     assert max(abs(line["off"]) for line in besides) < 0.08
 
 
+@pytest.mark.parametrize(
+    ("name", "files", "off"),
+    [
+        ("8b", ("8b-arms",), 0.05),
+        ("32b", ("32b-arms",), 0.12),
+        ("70b-fp8", ("70b-fp8", "70b-eagle3-fp8"), 0.06),
+    ],
+)
+def test_the_roofline_turns_where_the_lab_measured_it(
+    tmp_path: Path, name: str, files: tuple[str, ...], off: float
+) -> None:
+    found = [
+        line
+        for line in told(tmp_path, *(f"{name}={LAB / file}.json" for file in files))
+        if line["what"] == "crossover by the roofline (sharegpt)"
+    ]
+    assert "eagle3" in {line["arm"] for line in found}
+    assert all(abs(line["off"]) < off for line in found)
+
+
+def test_measured_steps_tell_where_a_draft_stops_paying(tmp_path: Path) -> None:
+    """2.64 tokens a step against 1 + 5 x 0.1 plain steps at batch 1, 32 and 4 at 64: near 50."""
+    ms = {"1": (10.0, 12.0), "32": (10.0, 15.0), "64": (10.0, 40.0)}
+    curve = {
+        "ms": {batch: {"0": plain, "5": verify} for batch, (plain, verify) in ms.items()},
+        "draft_ms_per_token": dict.fromkeys(ms, 0.2),
+    }
+    kept = tmp_path / "cost.json"
+    kept.write_text(json.dumps({"checks": [{"name": "cost.32b-fp8", "data": curve}]}))
+    bench = f"32b={LAB / '32b-arms.json'}"
+    found = [x for x in told(tmp_path, bench, "--cost", str(kept)) if "kernels" in x["what"]]
+    assert [line["arm"] for line in found] == ["eagle3"]
+    assert 45 < found[0]["estimated"] < 55
+    assert found[0]["measured"] == pytest.approx(49.5, abs=0.5)
+
+
 def test_the_graphs_of_servers_that_shared_a_gpu_are_not_compared(tmp_path: Path) -> None:
     """vLLM tells what the whole GPU lost while one captured."""
     shared = told(tmp_path, f"8b={LAB / '8b-arms.json'}")

@@ -172,7 +172,9 @@ def _cell(cell: Cell | None) -> str:
 
 def _planned(several: Several) -> Section:
     """What `specctl plan` says beside what was measured: what is held, and speed by batch."""
-    held = [line for line in several.estimates if not line.get("batch")]
+    alone = [line for line in several.estimates if not line.get("batch")]
+    held = [line for line in alone if not _crosses(line)]
+    turns = [line for line in alone if _crosses(line)]
     batches = sorted({line["batch"] for line in several.estimates if line.get("batch")})
     found = (
         _beside(("model", "arm"), held, list(dict.fromkeys(_heading(line) for line in held))),
@@ -181,10 +183,15 @@ def _planned(several: Several) -> Section:
             [line for line in several.estimates if line.get("batch")],
             [f"batch {batch}" for batch in batches],
         ),
+        _beside(("model", "arm", "dataset"), turns, list(dict.fromkeys(map(_heading, turns)))),
     )
     blocks: list[Block] = [table for table in found if table.rows]
     blocks += [several.fitted] if several.fitted else []
     return Section("planned", "What specctl plan says, beside it", "planned", tuple(blocks))
+
+
+def _crosses(line: Mapping[str, Any]) -> bool:
+    return str(line["what"]).startswith("crossover ")
 
 
 def _beside(keys: tuple[str, ...], lines: Iterable[Mapping[str, Any]], columns: list[str]) -> Table:
@@ -192,9 +199,15 @@ def _beside(keys: tuple[str, ...], lines: Iterable[Mapping[str, Any]], columns: 
     grouped: dict[tuple[str, ...], dict[str, list[Mapping[str, Any]]]] = {}
     for line in lines:
         what, _, inside = str(line["what"]).partition(" (")
-        row = (str(line["shape"]), str(line["arm"]), what, inside.rstrip(")").partition(",")[0])
+        told = {
+            "model": str(line["shape"]),
+            "arm": str(line["arm"]),
+            "what": what,
+            "dataset": inside.rstrip(")").partition(",")[0],
+        }
         column = f"batch {line['batch']}" if line.get("batch") else _heading(line)
-        grouped.setdefault(row[: len(keys)], {}).setdefault(column, []).append(line)
+        row = tuple(told[key] for key in keys)
+        grouped.setdefault(row, {}).setdefault(column, []).append(line)
     rows = [(*row, *(_off(cells.get(each)) for each in columns)) for row, cells in grouped.items()]
     return Table(
         (*keys, *columns),
@@ -205,8 +218,8 @@ def _beside(keys: tuple[str, ...], lines: Iterable[Mapping[str, Any]], columns: 
 
 
 def _heading(line: Mapping[str, Any]) -> str:
-    unit = str(line["unit"])
-    return f"{line['what']}, {unit}" if unit not in str(line["what"]) else str(line["what"])
+    unit, what = str(line["unit"]), str(line["what"]).partition(" (")[0]
+    return f"{what}, {unit}" if unit not in what else what
 
 
 def _off(lines: list[Mapping[str, Any]] | None) -> str:
