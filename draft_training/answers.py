@@ -44,6 +44,7 @@ def run(job: Job) -> dict[str, Any]:
     chunk = job.answers.chunk
     starts = range(0, len(asked), chunk)
     missing = [s for s in starts if not _path(job, s // chunk).exists()]
+    begun = time.monotonic()
     if missing or _unanswered(job):
         _sampling(job)
         progress = _Progress(len(missing), job.answers.seconds)
@@ -55,7 +56,11 @@ def run(job: Job) -> dict[str, Any]:
     made = corpus.read(files(job))
     if not len(made):
         raise Failed("no-answers", "the target gave no usable answer", "raise answers.seconds")
-    facts = {"answers": len(made), "answer_tokens": made.answer_tokens}
+    facts = {
+        "answers": len(made),
+        "answer_tokens": made.answer_tokens,
+        "seconds": round(time.monotonic() - begun, 1),
+    }
     tell("said", stage="answers", **facts)
     return facts
 
@@ -210,26 +215,30 @@ def _chunks(
 
 
 def _vllm(job: Job) -> Any:
+    """An engine; eager where it takes no graphs without compilation."""
     from vllm import LLM
 
     wanted = job.answers
     share = wanted.gpu_memory / wanted.engines
-    more: dict[str, Any] = {"gpu_memory_utilization": share}
+    more: dict[str, Any] = {"gpu_memory_utilization": share, "enforce_eager": wanted.eager}
     if wanted.engines > 1 and (cache := _cache_bytes(share)):
         # Engines that start together would each take the others' growth for their own.
-        more = {"gpu_memory_utilization": share / 2, "kv_cache_memory_bytes": cache}
-    if not wanted.compile and not wanted.eager:
-        more["compilation_config"] = {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}
+        more |= {"gpu_memory_utilization": share / 2, "kv_cache_memory_bytes": cache}
     if wanted.at_once is not None:
         more["max_num_seqs"] = wanted.at_once
-    return LLM(
-        job.target,
-        max_model_len=wanted.max_prompt_tokens + wanted.max_tokens + 16,
-        seed=job.seed,
-        enforce_eager=wanted.eager,
-        disable_log_stats=True,
-        **more,
-    )
+    more |= {
+        "max_model_len": wanted.max_prompt_tokens + wanted.max_tokens + 16,
+        "seed": job.seed,
+        "disable_log_stats": True,
+    }
+    if wanted.compile or wanted.eager:
+        return LLM(job.target, **more)
+    graphs = {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}
+    try:
+        return LLM(job.target, compilation_config=graphs, **more)
+    except Exception as error:  # noqa: BLE001 - whatever it was, it may start without them
+        tell("said", stage="answers", without_graphs=str(error).strip()[:200])
+        return LLM(job.target, **{**more, "enforce_eager": True})
 
 
 def _cache_bytes(share: float) -> int | None:
