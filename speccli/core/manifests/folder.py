@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from speccli.core.errors import UsageError
@@ -69,12 +69,14 @@ def _head(path: Path) -> str:
 
 def _make(folder: Path, texts: Mapping[str, str]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    with _named(folder):
+        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        made.chmod(0o777 & ~_umask())
-        for name, text in texts.items():
-            (made / name).write_text(text, encoding="utf-8")
-        made.rename(folder)
+        with _named(folder):
+            made.chmod(0o777 & ~_umask())
+            for name, text in texts.items():
+                (made / name).write_text(text, encoding="utf-8")
+            made.rename(folder)
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
@@ -87,19 +89,30 @@ def _replace(folder: Path, texts: Mapping[str, str]) -> None:
             path = folder / name
             if path.exists() and path.read_text(encoding="utf-8", errors="replace") == text:
                 continue
-            file, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
-            made[Path(temporary)] = path
-            with open(file, "w", encoding="utf-8") as stream:  # noqa: PTH123 - a descriptor
-                stream.write(text)
-            Path(temporary).chmod(0o666 & ~_umask())
+            with _named(path):
+                file, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
+                made[Path(temporary)] = path
+                with open(file, "w", encoding="utf-8") as stream:  # noqa: PTH123 - a descriptor
+                    stream.write(text)
+                Path(temporary).chmod(0o666 & ~_umask())
         while made:
             temporary_path, path = next(iter(made.items()))
-            temporary_path.replace(path)
+            with _named(path):
+                temporary_path.replace(path)
             del made[temporary_path]
     finally:
         for left in made:
             with contextlib.suppress(OSError):
                 left.unlink()
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """An error names what was to be written, never the temporary file beside it."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _umask() -> int:

@@ -55,9 +55,7 @@ def save(files: Mapping[Path, str], *, force: bool = False) -> list[Path]:
             part.write_text(text, encoding="utf-8")
             part.replace(path)
     except OSError as error:
-        raise UsageError(
-            f"cannot write {error.filename or path}: {error.strerror}", hint="give --out DIR"
-        ) from error
+        raise UsageError(f"cannot write {path}: {error.strerror}", hint="give --out DIR") from error
     return list(files)
 
 

@@ -138,3 +138,12 @@ def test_kustomize_builds_it(tmp_path: Path) -> None:
     for each in render(load(HUB), options).objects:
         assert built.pop((each["kind"], each["metadata"]["name"])) == each
     assert built == {}
+
+
+@pytest.mark.parametrize("folder", ["/proc/chat", "/proc"], ids=["new", "there"])
+def test_an_error_names_what_was_to_be_written_and_no_temporary_file(folder: str) -> None:
+    """Nobody makes a file or a folder there, not even root."""
+    with pytest.raises(UsageError) as refused:
+        write(Path(folder), texts())
+    said = refused.value.message.removeprefix("cannot write ").partition(": ")[0]
+    assert said in {"/proc/chat", *(f"/proc/{name}" for name in texts())}

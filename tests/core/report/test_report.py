@@ -370,6 +370,8 @@ def test_files_are_replaced_whole(made: Report, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot write"):
         write(made, tmp_path / "file")
+    with pytest.raises(UsageError, match=r"cannot write /proc/report\.md: "):
+        write(made, Path("/proc"))
 
 
 def test_tables_are_as_wide_as_their_heads(made: Report) -> None:
