@@ -295,6 +295,13 @@ def test_a_duration_that_is_too_short_is_refused() -> None:
         seconds("0", what="--deadline", least=1)
 
 
+@pytest.mark.parametrize("text", ["367d", "99999999d", "9" * 400])
+def test_a_duration_that_is_too_long_is_refused(text: str) -> None:
+    assert seconds("366d") == 366 * 86400
+    with pytest.raises(UsageError, match=r"^--window \S{3,21}: at most 366 d$"):
+        seconds(text, what="--window")
+
+
 @pytest.mark.parametrize("text", ["", "s", "-1", "1e3", "1w", "1h30m", "inf", "nan", "١s"])
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(UsageError, match="is not a duration"):
