@@ -70,7 +70,9 @@ def record(
 
     lasting = seconds(for_, what="--for")
     store = _store(state)
-    if not plain:  # before the watch: it may take a day
+    if plain:  # before the watch: it may take a day
+        store.to_add_to(name)
+    else:
         store.refuse_to_lose(name, force=force)
     opened = open_source(source.settings(), replay=source.replay, default_window_s=60.0)
     profile = Profile(look_seconds(lasting, opened.thresholds.drift_every_s), key.key())

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from speccli.core.baseline.reference import REFERENCES
 from speccli.core.bench import form
 from speccli.core.sim import build_fleet
 from speccli.main import app
@@ -125,6 +126,23 @@ def test_a_canary_is_not_run_where_its_name_is_taken(baseline: Run, tmp_path: Pa
     assert (refused.exit_code, refused.stdout) == (64, "")
     assert "error: baseline sound exists" in refused.stderr
     assert CliRunner().invoke(app, [*words, "--force"]).exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        pytest.param("prod", "no baseline 'prod'", id="none"),
+        pytest.param(REFERENCES[0].name, "is a public reference", id="a-reference"),
+    ],
+)
+def test_plain_is_not_watched_for_where_there_is_nothing_to_add_it_to(
+    baseline: Run, name: str, said: str
+) -> None:
+    # No server is asked, or this were 3: nothing listens there.
+    words = ("record", name, "--plain", "-e", "http://127.0.0.1:9", "--for", "1s")
+    refused = baseline(*words)
+    assert (refused.exit_code, refused.stdout) == (64, "")
+    assert said in refused.stderr
 
 
 @pytest.mark.parametrize("words", [("record",), ("show",)])

@@ -92,6 +92,17 @@ class Store:
         write_atomic(path, dumps(baseline))
         return path
 
+    def to_add_to(self, name: str) -> Baseline:
+        """One that may be changed.
+
+        Raises:
+            UsageError: there is none of that name, or it is a public reference.
+        """
+        kept = self.get(name)
+        if kept.origin == "reference":
+            raise UsageError(f"{name} is a public reference: it is not changed")
+        return kept
+
     def add_plain(
         self, name: str, speed: Sequence[BatchSpeed], key: Key, *, force: bool = False
     ) -> Baseline:
@@ -101,9 +112,7 @@ class Store:
             UsageError: there is no such baseline, no speed, or the engines are others.
             StateError: it cannot be written.
         """
-        kept = self.get(name)
-        if kept.origin == "reference":
-            raise UsageError(f"{name} is a public reference: it is not changed")
+        kept = self.to_add_to(name)
         if not speed:
             raise UsageError("no speed by batch size was seen", hint="watch it under traffic")
         unlike = [d for d in differences(kept.key, key) if d.part in _SAME_WITHOUT]
