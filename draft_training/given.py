@@ -66,6 +66,7 @@ def read(folder: Path, target: Any) -> Given:
         if config.get(name):
             raise _bad(folder, f"{name} is set in its config.json, which is not trained here")
     weights |= _vocabulary(folder, config, weights, target.vocab_size)
+    weights |= _ascending(weights)
     if "mask_hidden" in weights:
         weights["mask_hidden"] = weights["mask_hidden"].reshape(1, 1, -1)
     layer = config.get("transformer_layer_config") or config
@@ -74,6 +75,45 @@ def read(folder: Path, target: Any) -> Given:
         {k: layer[k] for k in _LAYER if layer.get(k) is not None},
         bool(config.get("norm_before_residual", False)),
     )
+
+
+def widened(
+    weights: Mapping[str, torch.Tensor], often: torch.Tensor, size: int, rows: torch.Tensor
+) -> dict[str, torch.Tensor]:
+    """The head with a draft vocabulary of `size`, if that is more than it has.
+
+    Args:
+        weights: of the head.
+        often: how often each of the target's tokens is in the answers; the most frequent are added,
+            and none that is not in them.
+        size: tokens that the draft vocabulary may have.
+        rows: the target's own rows, which new tokens start from.
+    """
+    before = weights["t2d"]
+    counts = often.masked_fill(before, -1)
+    new = counts.topk(max(0, min(size, len(before)) - int(before.sum()))).indices
+    t2d = before.clone()
+    t2d[new[counts[new] > 0]] = True
+    ids = t2d.nonzero().flatten()
+    own = weights["lm_head.weight"]
+    made = rows[ids].to(own.dtype)
+    made[before[ids]] = own
+    return {
+        **weights,
+        "d2t": ids - torch.arange(len(ids)),
+        "t2d": t2d,
+        "lm_head.weight": made,
+    }
+
+
+def _ascending(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Draft ids in the order of the target's, in which the target's own rows are taken."""
+    ids = weights["d2t"] + torch.arange(len(weights["d2t"]))
+    order = ids.argsort()
+    return {
+        "d2t": ids[order] - torch.arange(len(ids)),
+        "lm_head.weight": weights["lm_head.weight"][order],
+    }
 
 
 def aux_layers(folder: Path) -> tuple[int, ...] | None:

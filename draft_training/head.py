@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def build(job: Job, target: Target, corpus: Corpus, held_out: int, first: Batch)
     """The head to be trained, in float32 on the target's device."""
     kinds = _classes()
     wanted = job.training
-    begun = None if job.init is None else given.read(job.init, target.config)
+    begun = None if job.init is None else _given(job, target, corpus, held_out)
     if begun is None:
         d2t, t2d = _draft_vocabulary(job, corpus, held_out, target.config.vocab_size)
     else:
@@ -62,6 +63,17 @@ def build(job: Job, target: Target, corpus: Corpus, held_out: int, first: Batch)
     # Speculators keeps the target's rows; training them raised acceptance of a small target.
     head.lm_head.weight.requires_grad_(True)
     return head
+
+
+def _given(job: Job, target: Target, corpus: Corpus, held_out: int) -> given.Given:
+    """The head to go on from; with a larger draft vocabulary, if one is asked for."""
+    assert job.init is not None
+    begun = given.read(job.init, target.config)
+    often = torch.from_numpy(corpus.frequencies(held_out, target.config.vocab_size))
+    rows = target.model.lm_head.weight.detach().cpu()
+    return replace(
+        begun, weights=given.widened(begun.weights, often, job.training.draft_vocab, rows)
+    )
 
 
 def _classes() -> dict[str, Any]:

@@ -86,6 +86,30 @@ def read(folder: Path, width: int = WIDTH, vocabulary: int = VOCABULARY, name: s
         return {"kind": failed.kind, "message": str(failed), "fix": failed.fix}
 
 
+def orders(at: Path, weights: dict[str, torch.Tensor], config: dict[str, Any]) -> dict[str, Any]:
+    """A head whose draft tokens are in another order, and one with more of them."""
+    known = read(write(at / "known", weights, config)).weights
+    mixed = torch.randperm(DRAFTED)
+    ids = (weights["d2t"] + torch.arange(DRAFTED))[mixed]
+    other = {"d2t": ids - torch.arange(DRAFTED), "lm_head.weight": weights["lm_head.weight"][mixed]}
+    sorted_ = read(write(at / "mixed", {**weights, **other}, config)).weights
+    rows, often = torch.randn(VOCABULARY, WIDTH), torch.zeros(VOCABULARY, dtype=torch.long)
+    often[[1, 4, 3, 49]] = torch.tensor([5, 9, 99, 7])  # 3 is drafted before
+    wide = given.widened(known, often, DRAFTED + 2, rows)
+    all_ = given.widened(known, often, VOCABULARY, rows)
+    new = wide["d2t"] + torch.arange(DRAFTED + 2)
+    return {
+        "order": all(torch.equal(known[n], sorted_[n]) for n in known),
+        "added": sorted({*new.tolist()} - {*range(0, 30, 3)}),
+        "seen": int(all_["t2d"].sum()) - DRAFTED,
+        "rows": bool(torch.equal(wide["lm_head.weight"][new.tolist().index(4)], rows[4])),
+        "kept": bool(torch.equal(wide["lm_head.weight"][new % 3 == 0], known["lm_head.weight"])),
+        "same": all(
+            torch.equal(known[n], t) for n, t in given.widened(known, often, 5, rows).items()
+        ),
+    }
+
+
 def kinds(at: Path) -> dict[str, Any]:
     """Every case by its name."""
     told: dict[str, Any] = {}
@@ -108,6 +132,8 @@ def kinds(at: Path) -> dict[str, Any]:
     assert bool(bare.weights["t2d"].all()), "a head without maps drafts every token"
     assert torch.equal(only_t2d.weights["d2t"], weights["d2t"])
     told["without_maps"] = "ok"
+
+    told |= orders(at, weights, config)
 
     def changed(name: str, **tensors: torch.Tensor) -> Path:
         renamed = {k.replace("__", "."): t for k, t in tensors.items()}

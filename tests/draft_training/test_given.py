@@ -44,6 +44,20 @@ def test_a_published_head_says_less_and_is_read_all_the_same(told: dict[str, Any
 
 
 @pytest.mark.slow
+def test_draft_tokens_in_any_order_are_the_same_head(told: dict[str, Any]) -> None:
+    assert told["order"]
+
+
+@pytest.mark.slow
+def test_a_larger_draft_vocabulary_adds_what_the_answers_have_most(told: dict[str, Any]) -> None:
+    assert told["added"] == [4, 49]
+    assert told["seen"] == 3
+    assert told["rows"], "a new token starts from the target's row"
+    assert told["kept"], "and those that were there keep theirs"
+    assert told["same"], "a smaller one takes nothing away"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "kind", "words"),
     [
