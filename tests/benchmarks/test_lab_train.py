@@ -40,7 +40,8 @@ def test_a_head_from_nothing_is_trained_on_conversations(places: Places) -> None
 
 def test_the_shipped_head_is_gone_on_from_gently_with_sources_by_share(places: Places) -> None:
     words = ("--init", "shipped", "--data", "operators=0.7", "--data", "conversations=0.3")
-    made = line(places, *words, "--minutes", "12", "--rehearse")
+    made = line(places, *words, "--minutes", "12", "--rehearse", "--no-accept")
+    assert "--no-accept" in made[: made.index("--")]
     assert after(made, "--init") == [str(ROOT / "tests/data/smollm2-135m-eagle3")]
     assert "training.lr=0.001" in after(made, "--set")
     first, second = after(made, "--data")

@@ -115,6 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rehearse", action="store_true", help="on a CPU, in the smallest shape")
     parser.add_argument("--method", default="eagle3", choices=("eagle3", "p-eagle"))
     parser.add_argument("--minutes", type=float, default=4.0, help="of training, over all calls")
+    parser.add_argument("--no-accept", action="store_true", help="train alone, no server after it")
     parser.add_argument("--init", metavar="shipped|DIR", help="go on from this head")
     parser.add_argument(
         "--data",
