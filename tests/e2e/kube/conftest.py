@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.kube.operators import Operators, operating
 from tests.support.kube.binaries import need_root
 from tests.support.kube.cluster import Cluster, World
 from tests.support.kube.plane import Plane
@@ -43,3 +44,10 @@ def cluster(world: World) -> Iterator[Cluster]:
     """A namespace of its own on it, with `kubeconfig`, `context` and `namespace`."""
     with Cluster(world) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def operators(cluster: Cluster, tmp_path: Path) -> Iterator[Operators]:
+    """Who types and who gets in the way, on that cluster."""
+    with operating(cluster, tmp_path) as operators:
+        yield operators

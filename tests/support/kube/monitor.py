@@ -86,7 +86,8 @@ class Prometheus:
             "scrape_configs": [scrape_config(m) for m in monitors],
         }
         (folder / "prometheus.yml").write_text(json.dumps(config))
-        plane.space.start(
+        self._space = plane.space
+        discover = plane.space.start(
             "discover",
             sys.executable,
             "-m",
@@ -95,7 +96,7 @@ class Prometheus:
             plane.folder,
             folder / TARGETS,
         )
-        plane.space.start(
+        prometheus = plane.space.start(
             "prometheus",
             program("prometheus", "prometheus"),
             f"--config.file={folder / 'prometheus.yml'}",
@@ -103,8 +104,14 @@ class Prometheus:
             f"--web.listen-address={HOST}:{port}",
             "--log.level=warn",
         )
+        self._programs = (discover, prometheus)
         self.url = f"http://127.0.0.1:{plane.space.forward(port)}"
         until(self._ready, "Prometheus to be ready")
+
+    def stop(self) -> None:
+        """End it before the plane does."""
+        for program_ in self._programs:
+            self._space.stop(program_)
 
     def _ready(self) -> bool:
         try:

@@ -34,6 +34,7 @@ for line in sys.stdin:
     if not pid:
         for number, path in ((1, asked["out"]), (2, asked["err"])):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        exec(asked["first"])
         sys.argv = ["specctl", *asked["words"]]
         main()
         os._exit(0)
@@ -70,12 +71,16 @@ class Nursery:
         self._process.communicate()
 
     def run(
-        self, words: Sequence[str], kill: Kill | News | None = None
+        self, words: Sequence[str], kill: Kill | News | None = None, first: str = ""
     ) -> subprocess.CompletedProcess[str]:
-        """A command through `between`, killed when `kill` says so; None: left alone."""
+        """A command through `between`, killed when `kill` says so; None: left alone.
+
+        `first`: Python that its process runs before it: what the command waits for may be shorter.
+        """
         out, err = self._folder / "out", self._folder / "err"
         told = {
             "words": [*words, "--kubeconfig", str(self.between.kubeconfig)],
+            "first": first,
             "out": str(out),
             "err": str(err),
         }
