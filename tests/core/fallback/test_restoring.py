@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import random
 from collections import defaultdict
 from collections.abc import Iterator
@@ -356,6 +357,25 @@ def test_metrics_that_go_in_the_middle_end_the_trial_and_move_nothing(scene: Sce
     assert "metrics are gone" in found.words
     assert leads_to(scene.fake) == "chat-standby"
     assert ("Deployment", CANARY) not in scene.fake.objects
+
+
+def test_an_api_server_away_for_longer_than_metrics_may_be_is_no_verdict_on_the_canary(
+    scene: Scene,
+) -> None:
+    told, asked = scene.fake.proxy, itertools.count(1)
+
+    def proxy(namespace: str, pod: str, *rest: Any, **more: Any) -> tuple[int, bytes]:
+        if pod.startswith(CANARY) and next(asked) == 14:
+            scene.fake.away = 40
+        return told(namespace, pod, *rest, **more)
+
+    scene.fake.proxy = proxy  # type: ignore[method-assign]
+    found = scene.back(dark_s=10.0)
+    assert "no answer from https://fake; it is done again" in scene.heard
+    assert (found.verdict, found.refusals) == ("passed", 0)
+    assert leads_to(scene.fake) == "chat"
+    canaries = [each.number for each in scene.record.previous if each.trial is not None]
+    assert len(canaries) == 1
 
 
 def test_a_canary_that_finds_no_gpu_changes_nothing() -> None:
