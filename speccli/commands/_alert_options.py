@@ -79,12 +79,21 @@ class JudgeOptions:
     confirm: Annotated[
         str,
         typer.Option(
-            "--confirm", metavar="N/M", help="Say it when seen in N of the last M checks."
+            "--confirm",
+            metavar="N/M",
+            help="A finding counts (line, exit code, notifications) once N of the last M checks "
+            "saw it, and is pending until then. What is sure at once counts at once: acceptance "
+            "that is zero, low or has drifted, speculation that is off, an engine that hangs.",
         ),
     ] = "1/1"
     clear: Annotated[
         int,
-        typer.Option("--clear", min=1, max=100, help="It is over after so many checks without it."),
+        typer.Option(
+            "--clear",
+            min=1,
+            max=100,
+            help="A finding that counts is over once so many checks in a row did not see it.",
+        ),
     ] = 1
     require_traffic: RequireTraffic = False
     alertmanager: Annotated[

@@ -96,6 +96,9 @@ def apply(
     Where a pool standby is warm it takes the traffic, once it is proven and has the servers for
     it; else the pods are replaced, one after the other where no GPU is free. What is refuted then
     is undone by itself. `fallback restore` brings back what was served before.
+
+    On this machine (--to local) the next engine starts beside the present one where there is room,
+    and gets requests once it is proven; else the present one is stopped first.
     """
     from speccli.core.fallback.ways import down
 
@@ -141,6 +144,9 @@ def restore(
     window by window: acceptance, time per output token, failed requests. Only what is shown to be
     no worse comes back. Refused, the canary goes and all stays as it is; refused twice, until the
     draft or the recipe changes.
+
+    On this machine (--to local) there is no canary: the engine with the draft is proven at a port
+    of its own before it gets any request.
     """
     from speccli.core.fallback.ways import back, restored_here
 

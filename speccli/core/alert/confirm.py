@@ -52,7 +52,8 @@ class Policy:
         of = int(found[2] or need) if found else 0
         if not 1 <= need <= of <= _MOST:
             raise UsageError(
-                f"--confirm {text!r}", hint="write 2/3: seen in 2 of the last 3 checks"
+                f"--confirm {text!r} is not N/M with N at most M, and M at most {_MOST}",
+                hint="write 2/3: seen in 2 of the last 3 checks",
             )
         return cls(need, of, max(1, clear))
 

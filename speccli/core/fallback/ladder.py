@@ -36,6 +36,12 @@ class Ladder:
     back: Revision | None
     """The revision that fallbacks have led away from."""
 
+    @property
+    def typed(self) -> str:
+        """Its name as a command takes it: on a cluster with the namespace."""
+        namespace = self.record.current.options.get("namespace")
+        return f"{self.record.name} -n {namespace}" if namespace else self.record.name
+
     def step(self, name: str) -> Step | None:
         """The rung below of this name, or the first of this method."""
         named = [step for step in self.down if step.name == name]
@@ -174,7 +180,7 @@ def choose(found: Ladder, name: str | None) -> Step:
     if not found.down:
         raise UsageError(
             f"{found.record.name} serves without speculation: there is nothing to fall back to",
-            hint=f"specctl fallback restore {found.record.name}" if found.back else None,
+            hint=f"specctl fallback restore {found.typed}" if found.back else None,
         )
     if name is None:
         fit = [step for step in found.down if not step.refusals and not step.own]

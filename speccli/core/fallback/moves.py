@@ -127,7 +127,7 @@ class Planned:
         """What makes the move."""
         if self.move is None:
             return None
-        return f"specctl fallback apply {self.found.record.name} --rung {self.move.step.name}"
+        return f"specctl fallback apply {self.found.typed} --rung {self.move.step.name}"
 
 
 def _called(step: Step) -> str:
@@ -299,12 +299,10 @@ def _risks(found: Ladder, place: Place, heard: Heard | None, means: Means | str)
     if step.gained_tokens is not None and step.gained_tokens < 0:
         yield f"{-step.gained_tokens:,} tokens of KV cache fewer a server (estimate)"
     if heard is not None and heard.finding.code == "ENGINE_DOWN":
-        name = found.record.name
-        yield f"only where the log blames speculation: specctl status {name}"
+        yield f"only where the log blames speculation: specctl status {found.typed}"
 
 
 def _back(found: Ladder, means: Means | str) -> str:
-    name = found.record.name
     if not isinstance(means, str) and means.mechanism == "traffic":
         how = "the main pool stays as it is, and takes the traffic back when a canary has passed"
     else:
@@ -312,4 +310,4 @@ def _back(found: Ladder, means: Means | str) -> str:
         here = not isinstance(means, str) and means.mechanism == "restart"
         way = "proven before it gets requests" if here else "through a canary first"
         how = f"revision {number} again, {way}"
-    return f"specctl fallback restore {name}: {how}"
+    return f"specctl fallback restore {found.typed}: {how}"

@@ -94,7 +94,7 @@ def back(found: Ladder) -> int:
     if found.back is None:
         raise UsageError(
             f"no fallback led to revision {found.record.current.number} of {found.record.name}",
-            hint=f"specctl rollback {found.record.name} brings any former revision back",
+            hint=f"specctl rollback {found.typed} brings any former revision back",
         )
     return found.back.number
 

@@ -74,7 +74,9 @@ def trial_words(told: Record) -> str | None:
         return None
     verdict = trial.get("verdict")
     state = "is watched" if verdict is None else f"{verdict}: {trial.get('words')}"
-    goes_on = "" if verdict is None else f"; specctl fallback restore {told.name} goes on with it"
+    namespace = told.current.options.get("namespace")
+    typed = f"{told.name} -n {namespace}" if namespace else told.name
+    goes_on = "" if verdict is None else f"; specctl fallback restore {typed} goes on with it"
     return f"a canary of revision {trial.get('of')} {state}{goes_on}"
 
 

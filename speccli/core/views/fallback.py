@@ -234,7 +234,7 @@ def remarks(plan: Planned) -> Iterator[str]:
             yield f"{place.step.name} is passed over: {why}"
     if plan.found.back is not None:
         back, draft = plan.found.back.number, draft_words(plan.found.top.draft)
-        command = f"specctl fallback restore {plan.found.record.name}"
+        command = f"specctl fallback restore {plan.found.typed}"
         yield f"back to {draft}: {command} (revision {back})"
     yield from _sources(plan)
 

@@ -70,6 +70,19 @@ def test_at_the_bottom_there_is_no_way_down() -> None:
     assert caught.value.hint == "specctl fallback restore chat"
 
 
+def test_what_is_to_be_typed_names_the_namespace_of_a_cluster() -> None:
+    """Without it a command of the context's namespace, or a local engine of that name, is meant."""
+    here = _record(NONE, NGRAM, EAGLE)
+    told = replace(here, current=replace(here.current, options={"namespace": "llm"}))
+    assert ladder(here).typed == "chat"
+    with pytest.raises(UsageError) as caught:
+        choose(ladder(told), None)
+    assert caught.value.hint == "specctl fallback restore chat -n llm"
+    with pytest.raises(UsageError) as caught:
+        ways.back(ladder(replace(told, previous=())))
+    assert caught.value.hint == "specctl rollback chat -n llm brings any former revision back"
+
+
 def test_a_step_that_is_none_is_refused() -> None:
     with pytest.raises(UsageError, match="ngram is no step down"):
         choose(ladder(_record(NGRAM, EAGLE)), "ngram")
