@@ -37,21 +37,32 @@ class Crossover:
 
     @property
     def words(self) -> str:
-        """`91 [84, 99]`, `none up to 128`, `slower from 1 on`, with the interval where it adds."""
+        """`91 [84, 99]`, `none up to 128`, `slower from 1 on`; the interval where it adds."""
         odd = ", ".join(map(str, self.under))
         return f"{self._told()} (not monotone: slower at {odd} too)" if odd else self._told()
 
     def _told(self) -> str:
-        told = self._word(self.place)
+        told = {BELOW: f"slower from {self.least} on", BEYOND: f"none up to {self.most}"}
+        place = told.get(self.place, f"{self.place:.0f}")
         if self.interval is None:
-            return f"{told} (measured once: no interval)"
-        low, high = (self._word(end) for end in self.interval)
-        return told if low == high == told else f"{told} [{low}, {high}]"
+            return f"{place} (measured once: no interval)"
+        low, high = self.interval
+        if low == high == self.place:
+            return place
+        if self.place in told and {low, high} == {BELOW, BEYOND}:
+            other = told[BEYOND if self.place == BELOW else BELOW]
+            return f"{place}, or {other}: not certain (95 %)"
+        if self.place == BELOW:
+            return f"{place}, or from {self._end(high)} on at the latest (95 %)"
+        if self.place == BEYOND:
+            return f"{place}, or from {self._end(low)} on at the earliest (95 %)"
+        return f"{place} [{self._end(low)}, {self._end(high)}]"
 
-    def _word(self, place: float) -> str:
+    def _end(self, place: float) -> str:
+        """An end of the interval; what lies outside of what was measured has no number."""
         if place == BELOW:
-            return f"slower from {self.least} on"
-        return f"none up to {self.most}" if place == BEYOND else f"{place:.0f}"
+            return f"under {self.least}"
+        return f"over {self.most}" if place == BEYOND else f"{place:.0f}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; a place outside of what was measured is null, and `state` says which."""

@@ -49,6 +49,10 @@ def answer(report: Report) -> str:
     best, base = best_arm(comparison), plain_name(comparison)
     if best is None:
         words = {cell.verdict.word for cell in comparison.cells}
+        arm = max(comparison.arms, key=lambda each: len(_in_part(comparison, each)), default="")
+        if part := _in_part(comparison, arm):
+            fast = f"over {comparison.target:g} times as fast as {base}"
+            return f"In part: {arm} is {fast} {'; '.join(part)}."
         if words == {"FAIL"}:
             return f"No: no arm is {comparison.target:g} times as fast as {base}."
         return (
@@ -57,10 +61,35 @@ def answer(report: Report) -> str:
         )
     passed = _loads(comparison, best, "PASS")
     rates = [cell.speedup.value or 0 for load in passed for cell in comparison.of(best, load)]
-    told = f"Yes: {best} {_does(comparison, _span(rates))} at {_batches(passed)}."
+    told = f"Yes: {best} {_does(comparison, _span(rates))} at {_batches(passed)}"
+    told += "".join(f"; {each}" for each in _in_part(comparison, best)) + "."
     failed = _loads(comparison, best, "FAIL")
     slower = [load for load in failed if all(_slower(c) for c in comparison.of(best, load))]
     return f"{told} At {_batches(slower)} it is slower." if slower else told
+
+
+def _in_part(comparison: Comparison, arm: str) -> list[str]:
+    """The loads at which it passes on some datasets, not on all, with what it does there."""
+    told = []
+    for load in comparison.loads:
+        cells = comparison.of(arm, load)
+        rates = [cell.speedup.value or 0 for cell in cells if cell.verdict.word == "PASS"]
+        if not rates or len(rates) == len(cells):
+            continue
+        unsure = [cell.dataset for cell in cells if cell.verdict.word == "INCONCLUSIVE"]
+        under = [cell.dataset for cell in cells if cell.verdict.word == "FAIL"]
+        rest = [f"not certain on {_listed(unsure)}"] if unsure else []
+        rest += [f"under {comparison.target:g} on {_listed(under)}"] if under else []
+        told.append(
+            f"at {_batches([load])} on {len(rates)} of {len(cells)} datasets "
+            f"({_span(rates)} times; {' and '.join(rest)})"
+        )
+    return told
+
+
+def _listed(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _does(comparison: Comparison, span: str) -> str:

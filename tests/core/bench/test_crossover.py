@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 
@@ -50,7 +51,23 @@ def test_near_one_the_interval_says_that_it_may_lie_elsewhere() -> None:
     assert found.interval is not None
     assert found.interval[0] < 128
     assert found.interval[1] == BEYOND
-    assert "none up to 128]" in found.words
+    assert re.fullmatch(r"none up to 128, or from \d+ on at the earliest \(95 %\)", found.words)
+
+
+@pytest.mark.parametrize(
+    ("place", "low", "high", "said"),
+    [
+        (BELOW, BELOW, 94.2, "slower from 1 on, or from 94 on at the latest (95 %)"),
+        (BELOW, BELOW, BEYOND, "slower from 1 on, or none up to 128: not certain (95 %)"),
+        (BEYOND, BELOW, BEYOND, "none up to 128, or slower from 1 on: not certain (95 %)"),
+        (97.0, 79.0, BEYOND, "97 [79, over 128]"),
+        (14.0, BELOW, 36.0, "14 [under 1, 36]"),
+    ],
+)
+def test_an_interval_that_reaches_out_of_what_was_measured_is_plain(
+    place: float, low: float, high: float, said: str
+) -> None:
+    assert Crossover(1, 128, place, (low, high)).words == said
 
 
 def test_measured_once_has_a_place_and_no_interval() -> None:

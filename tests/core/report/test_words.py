@@ -38,10 +38,31 @@ def test_the_largest_speed_up_is_of_any_dataset_that_passes() -> None:
     rows = [row for row in quick.rows if row.dataset == "sharegpt"]
     rows += [row for row in slow.rows if row.dataset == "mtbench"]
     made = report(replace(quick, rows=tuple(rows)))
-    assert "at batch 8." in words.answer(made)
+    told = words.answer(made)
+    assert " as no speculation at batch 8; at batch 1 on 1 of 2 datasets (" in told
+    assert told.endswith(" times; not certain on mtbench).")
     (largest,) = (each for each in words.figures(made) if each.name == "largest speed-up")
     assert 1.9 < float(largest.value.split()[0]) < 2.1
     assert "batch 1, sharegpt" in largest.note
+
+
+def test_one_dataset_alone_is_not_left_out_where_no_load_passes_on_all() -> None:
+    sets = ("sharegpt", "mtbench")
+    quick, slow = (
+        bench(
+            [PLAIN, Planted("eagle3", {1: first})],
+            batches=(1,), datasets=sets, prompts=40, noise=QUIET,
+        )
+        for first in (2.0, 0.9)
+    )  # fmt: skip
+    rows = [row for row in quick.rows if row.dataset == "sharegpt"]
+    rows += [row for row in slow.rows if row.dataset == "mtbench"]
+    told = words.answer(report(replace(quick, rows=tuple(rows))))
+    assert told.startswith(
+        "In part: eagle3 is over 1.1 times as fast as no speculation at batch 1 "
+    )
+    assert "on 1 of 2 datasets (" in told
+    assert told.endswith(" times; under 1.1 on mtbench).")
 
 
 def test_no_is_said_as_plainly() -> None:
