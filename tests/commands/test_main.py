@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from speccli.core import open as open_
@@ -465,6 +465,7 @@ WORDS = st.sampled_from(
 )
 
 
+@settings(deadline=None)  # a command is imported when it is first run
 @given(st.lists(WORDS, max_size=6))
 def test_whatever_is_typed_ends_in_a_code_of_the_contract(words: list[str]) -> None:
     answer = specctl(*words)
