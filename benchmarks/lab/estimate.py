@@ -158,10 +158,13 @@ def held_by_server(bench: Path) -> dict[tuple[str, str], float]:
 
 
 FITTED = (
-    "Foretold: both speeds of 70b-fp8, and of 32b, whose constants are an earlier run's "
+    "Every estimate is given the tokens a step, and the lengths of prompts and answers, that were "
+    "measured; KV tokens are of the cache's bytes as they were set. Foretold: the speeds of "
+    "70b-fp8. Of 32b the constants are an earlier run's of the same model "
     "(docs/evidence/bench-h200-32b.json). Fitted to these rows: the speeds of 70b-int4 and of a "
     "draft model, and, to servers of 8b and the earlier 32B, the memory of graphs; the other "
-    "speeds to an earlier 8B and 32B (docs/recipes.md)."
+    "speeds to an earlier 8B and 32B (docs/recipes.md). Servers of 8b were weighed before their "
+    "first prompt, the others after their load."
 )
 Held = dict[tuple[str, str], float]
 

@@ -127,7 +127,7 @@ GROUPS = {
                     more=("--keep-texts",),
                 ),
             ),
-            notes=("draft-model is the target itself at a 1B model's cost: an upper bound",),
+            notes=("draft-model is the target itself as a 1B of 30 layers: an upper bound of acceptance",),
         ),
         *(
             Group(

@@ -218,8 +218,9 @@ def _crossover(report: Report) -> Section | None:
         report.kind,
         (
             f"The batch from which on an arm is slower than {words.plain_name(comparison)}, with "
-            "its 95 % interval. ~ is interpolated between the two measured batches around it; "
-            "nothing is said beyond the largest that was measured.",
+            "its 95 % interval. ~ is interpolated between the two measured batches around it, and "
+            "its interval is of how runs differ: a step that grows in stairs may turn anywhere "
+            "between the two. Nothing is said beyond the largest that was measured.",
             Table(
                 ("arm", *datasets),
                 tuple((arm, *(cell(arm, d) for d in datasets)) for arm in comparison.arms),

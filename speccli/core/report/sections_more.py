@@ -107,15 +107,19 @@ def cost(report: Report) -> Section:
 
 
 def _cheapest(report: Report) -> str:
-    """Each arm's cheapest load: where throughput is all that counts, the baseline may win."""
+    return (
+        f"The cheapest 1M output tokens of each arm, where nothing but the rate counts: "
+        f"{'; '.join(cheapest_words(report))}. What is cheapest is not what is fastest for a "
+        "request."
+    )
+
+
+def cheapest_words(report: Report) -> list[str]:
+    """Each arm's cheapest load, the cheapest first: where rate is all, the baseline may win."""
     found = report.economics
     levels = [level for arm in found.arms if (level := found.cheapest(arm)) is not None]
     levels.sort(key=_full)
-    told = [f"{e.arm} ${_usd(_full(e))} at batch {view.load_words(e.load)}" for e in levels]
-    return (
-        f"The cheapest 1M output tokens of each arm, where nothing but the rate counts: "
-        f"{'; '.join(told)}. What is cheapest is not what is fastest for a request."
-    )
+    return [f"{e.arm} ${_usd(_full(e))} at batch {view.load_words(e.load)}" for e in levels]
 
 
 def _levels(report: Report) -> Table:

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from speccli.core.bench.compare import Cell, lent
+from speccli.core.bench.crossover import Crossover
 from speccli.core.errors import UsageError
 from speccli.core.report import words
 from speccli.core.report.build import KINDS, Report
 from speccli.core.report.sections import MARKS, Block, Section, Table
+from speccli.core.report.sections_more import cheapest_words
 from speccli.core.views.bench import times
 
 ESTIMATES = "specctl.lab.estimate/v1"
@@ -33,7 +35,9 @@ class Several:
     def kinds(self) -> list[str]:
         """What kinds of numbers there are, for the legend."""
         found = list(dict.fromkeys(report.kind for _, report in self.parts))
-        return [*found, *(["planned"] if self.estimates else []), "estimated"]
+        priced = any(report.economics.gpu_hour_usd is not None for _, report in self.parts)
+        planned = ["planned"] if self.estimates else []
+        return [*found, *(["given"] if priced else []), *planned, "estimated"]
 
 
 def title(several: Several) -> str:
@@ -105,7 +109,23 @@ def _models(several: Several) -> Section:
         )
     columns = ("model", "largest speed-up", "slower than none from batch", "accepted", "$ / 1M")
     kind = several.kinds[0] if len({r.kind for _, r in several.parts}) == 1 else ""
-    return Section("models", "What it earns", kind, (Table(columns, tuple(rows), words=True),))
+    table = Table(columns, tuple(rows), words=True, notes=tuple(_priced(several)))
+    return Section("models", "What it earns", kind, (table,))
+
+
+def _priced(several: Several) -> Iterator[str]:
+    """The price that costs are made of, and where the cheapest token lies, draft or none."""
+    prices = {report.economics.gpu_hour_usd for _, report in several.parts}
+    for price in sorted(each for each in prices if each is not None):
+        mark = KINDS["given"][0]
+        yield f"{mark} GPU price as given: ${price:g} an hour each, nothing else counted"
+    cheapest = [
+        f"{name} {cheapest_words(report)[0]}"
+        for name, report in several.parts
+        if report.economics.why_none is None
+    ]
+    if cheapest:
+        yield f"cheapest where nothing but the rate counts: {'; '.join(cheapest)}"
 
 
 def _cost(figure: words.Figure | None) -> str:
@@ -129,7 +149,7 @@ def _batches(several: Several) -> Section:
         (*which, *(_cell(cells.get(batch)) for batch in batches)) for which, cells in found.items()
     ]
     crossovers = [
-        f"{name}, {arm}, {dataset}: {_from(place.words)}"
+        f"{name}, {arm}, {dataset}: {_from(place)}"
         for name, report in several.parts
         for arm, dataset, place in (report.comparison.crossovers if report.comparison else ())
     ]
@@ -160,8 +180,14 @@ def _short_of(several: Several) -> Iterator[str]:
             yield f"{name}: {told}"
 
 
-def _from(place: str) -> str:
-    return place if place[:1].isalpha() else f"slower than none from batch {place} on, interpolated"
+def _from(place: Crossover) -> str:
+    if place.between is None:
+        return place.words
+    low, high = place.between
+    return (
+        f"slower than none from batch {place.words} on, interpolated between {low} and {high}: the "
+        "interval is of how runs differ"
+    )
 
 
 def _cell(cell: Cell | None) -> str:
