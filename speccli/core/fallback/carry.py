@@ -18,8 +18,9 @@ from speccli.core.deploy.asked import Reporter
 from speccli.core.errors import UsageError
 from speccli.core.fallback import pools
 from speccli.core.fallback.ladder import Ladder, choose, is_less
-from speccli.core.fallback.moving import Connect, Mover, Outcome, Terms
+from speccli.core.fallback.moving import Connect, Mover, Terms
 from speccli.core.fallback.ours import Ours
+from speccli.core.fallback.outcome import Outcome
 from speccli.core.fallback.pools import Warm
 from speccli.core.fallback.restoring import Restored, restore
 from speccli.core.fallback.retry import persistently

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from speccli.core.bench.results import Result
 from speccli.core.deploy import cluster as deploying
@@ -15,6 +15,7 @@ from speccli.core.deploy.asked import Asked, Reporter
 from speccli.core.errors import ExitCode, SpecctlError
 from speccli.core.fallback import pools
 from speccli.core.fallback.ours import Ours
+from speccli.core.fallback.outcome import End, Mechanism, Outcome, doubt, refuted, without
 from speccli.core.fallback.retry import persistently
 from speccli.core.fallback.serving import Serving
 from speccli.core.kube.proof import ANSWER_S
@@ -25,50 +26,11 @@ if TYPE_CHECKING:
     from speccli.core.kube.client import Cluster
 
 Connect = Callable[[float | None], "Cluster"]
-Mechanism = Literal["switch", "rolling"]
-End = Literal["moved", "undone", "unproven", "stayed"]
-"""undone: what came was refuted, and what was before is there again. unproven: it was made, and
-whether it drafts is not to be told, or it does not and nobody else would answer. stayed: what
-comes has too few servers, or is not ready, and no request has moved."""
 _RAISE_S = 900.0
 """How long further servers of a pool are waited for, where its autoscaler makes them."""
 _HELD_S = 180.0
 """How long a main pool's autoscaler is kept from taking servers away once it serves: its metrics
 tell of the new load only then."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a move went."""
-
-    name: str
-    namespace: str
-    mechanism: Mechanism
-    source: str
-    """What drafted before: `eagle3, K = 3`."""
-    target: str
-    """What was to draft."""
-    end: End
-    words: str
-    """All of it in a line."""
-    seconds: float
-    """From the beginning until the requests went where they were to go."""
-    last: deploying.Outcome
-    """The deployment that it came to."""
-    notes: tuple[str, ...] = ()
-    """What was not done, and why: a standby that was sick, servers that found no GPU."""
-    under_way: bool = False
-    """Of one that stayed: whether what comes is starting, and the same call goes on with it."""
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """The contract's."""
-        return {
-            "moved": ExitCode.OK,
-            "undone": ExitCode.CRITICAL,
-            "unproven": ExitCode.UNKNOWN,
-            "stayed": ExitCode.UNKNOWN,
-        }[self.end]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +156,7 @@ class Mover:
             asked = replace(asked, awaited=(to,), stragglers_s=pools.STRAGGLERS_S)
             done = self.deploy(asked, wait=True)
             failed = done.ended is not None and done.ended.end == "failed"
-            if wrong := refuted(done) or _without(done):
+            if wrong := refuted(done) or without(done):
                 self.note(f"further servers of the pool {to}: {wrong}")
         patience = 0.0 if failed else self.terms.timeout_s or _RAISE_S
         ready = pools.await_servers(
@@ -231,8 +193,8 @@ class Mover:
             self.cluster, self.here, to, clock=self.clock, sleep=self.sleep
         )
         if wrong is None:
-            if (without := _without(done)) and without not in " ".join(self._notes):
-                self.note(without)
+            if (lacking := without(done)) and lacking not in " ".join(self._notes):
+                self.note(lacking)
             return self._moved("switch", former.words, target, done, took)
         if not pools.serves(self.cluster, former):
             wrong = f"{wrong}; no server of the pool {former.traffic} is ready to take it back"
@@ -375,25 +337,3 @@ class Mover:
     ) -> Outcome:
         name, place = self.here.name, self.here.namespace
         return Outcome(name, place, how, source, target, end, words, took, last, self.notes)
-
-
-def refuted(done: deploying.Outcome) -> str | None:
-    """Why a deployment is known not to do what it should; None where that is not known."""
-    if done.ended is not None and done.ended.end == "failed":
-        return done.ended.why
-    if done.proof is None or done.proof.verdict != "refuted":
-        return None
-    worst = next(each for each in done.proof.servers if each.verdict == "refuted")
-    return f"{worst.server}: {worst.evidence}"
-
-
-def _without(done: deploying.Outcome) -> str | None:
-    """The servers that a rollout is done without."""
-    return done.ended.why or None if done.ended is not None and done.ended.end == "done" else None
-
-
-def doubt(done: deploying.Outcome) -> str | None:
-    """What keeps it from being told."""
-    if done.ended is not None and done.ended.end == "late":
-        return f"not ready in time: {done.ended.why}"
-    return None if done.proof is None else pools.doubt(done.proof)

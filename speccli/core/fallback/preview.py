@@ -14,8 +14,9 @@ from speccli.core.fallback import pools
 from speccli.core.fallback.carry import Chosen, choose_way
 from speccli.core.fallback.held import held, rate_of
 from speccli.core.fallback.ladder import Ladder
-from speccli.core.fallback.moving import Connect, Mechanism, Mover, Terms
+from speccli.core.fallback.moving import Connect, Mover, Terms
 from speccli.core.fallback.ours import Ours
+from speccli.core.fallback.outcome import Mechanism
 from speccli.core.fallback.serving import Serving, serving
 from speccli.core.fallback.way_back import way_back
 from speccli.core.fallback.ways import on_cluster

@@ -20,8 +20,9 @@ from speccli.core.fallback import trial
 from speccli.core.fallback.canary import Comparison, Sample, Verdict
 from speccli.core.fallback.held import held, rate_of
 from speccli.core.fallback.ladder import Ladder
-from speccli.core.fallback.moving import Connect, Mover, Outcome, Terms, doubt, refuted
+from speccli.core.fallback.moving import Connect, Mover, Terms
 from speccli.core.fallback.ours import Ours
+from speccli.core.fallback.outcome import Outcome, doubt, refuted
 from speccli.core.fallback.pools import Warm
 from speccli.core.fallback.refusals import (
     MOST_REFUSALS,
