@@ -74,6 +74,14 @@ class Log:
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(facts) + "\n")
 
+    def at_first(self) -> dict[str, Any]:
+        """What held-out prompts said before the first step; nothing, if that is not known."""
+        for line in self.path.read_text(encoding="utf-8").splitlines():
+            row = json.loads(line)
+            if "held" in row:
+                return dict(row["held"]) if row["step"] == 0 else {}
+        return {}
+
     def rate(self, tokens: int, at_s: float) -> int | None:
         """Tokens a second since this was asked last; None the first time."""
         known, spent = self.at_s >= 0, at_s - self.at_s

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from draft_training import answers, corpus, export, given
+from draft_training import answers, corpus, export, given, walk
 from draft_training.events import Failed, Progress, tell
 from draft_training.head import build
 from draft_training.held import Held, Log, in_words
@@ -240,7 +240,12 @@ class Trainer:
             "versions": {"torch": torch.__version__},
         }
         tell("said", stage="train", **facts)
-        return {**facts, "held_out": held} if held else facts
+        if not held:
+            return facts
+        begun = self.log.at_first() if self.job.init is not None else {}
+        if lost := walk.worse(begun, held):
+            tell("said", stage="train", accepts_less_than_it_began_with=lost)
+        return {**facts, "held_out": held, **({"held_out_before": begun} if begun else {})}
 
     def validate(self) -> dict[str, Any]:
         """Share of the target's greedy choices that the head has right up to each position."""

@@ -54,3 +54,15 @@ def _all(answers: Iterable[Right], k: int) -> tuple[int, list[int]]:
     walked = [steps(right, k) for right in answers]
     taken = [sum(column) for column in zip(*(t for _, t in walked), strict=True)]
     return sum(begun for begun, _ in walked), taken
+
+
+def worse(before: dict[str, Any], after: dict[str, Any]) -> dict[str, str]:
+    """Tests on which less is accepted than before the first step, in words."""
+    rates = (
+        (name, before.get(name, {}).get("rate"), told.get("rate")) for name, told in after.items()
+    )
+    return {
+        name: f"{old:.3f} to {new:.3f}"
+        for name, old, new in rates
+        if old is not None and new is not None and new < old
+    }

@@ -46,3 +46,10 @@ def test_the_rate_is_accepted_over_drafted_and_answers_add_up() -> None:
 def test_k_is_at_most_what_was_unrolled_and_nothing_is_unknown() -> None:
     assert walk.summary([np.ones((2, 6), bool)], 5)["k"] == 2
     assert "unknown" in walk.summary([], 3)
+
+
+def test_what_is_accepted_less_than_before_is_named() -> None:
+    before = {"a": {"rate": 0.5}, "b": {"rate": 0.3}, "c": {"unknown": "no answer"}}
+    after = {"a": {"rate": 0.4}, "b": {"rate": 0.31}, "c": {"rate": 0.1}, "d": {"rate": 0.1}}
+    assert walk.worse(before, after) == {"a": "0.500 to 0.400"}
+    assert walk.worse({}, after) == {}
