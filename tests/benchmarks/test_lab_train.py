@@ -49,6 +49,14 @@ def test_the_shipped_head_is_gone_on_from_gently_with_sources_by_share(places: P
     assert second == f"{places.data / 'conversations.jsonl'}=0.3"
 
 
+def test_what_is_set_by_hand_comes_after_what_the_lab_sets(places: Places) -> None:
+    sets = after(line(places, "--init", "shipped", "--set", "training.lr=5e-4"), "--set")
+    assert [s for s in sets if s.startswith("training.lr=")] == [
+        "training.lr=0.001",
+        "training.lr=5e-4",
+    ]
+
+
 def test_what_is_measured_with_is_held_out(places: Places) -> None:
     tests = after(line(places), "--test")
     assert [Path(test).name for test in tests] == ["sharegpt.jsonl", "operators.jsonl"]

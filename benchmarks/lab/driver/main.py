@@ -116,6 +116,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--method", default="eagle3", choices=("eagle3", "p-eagle"))
     parser.add_argument("--minutes", type=float, default=4.0, help="of training, over all calls")
     parser.add_argument("--no-accept", action="store_true", help="train alone, no server after it")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="of the training's job"
+    )
     parser.add_argument("--init", metavar="shipped|DIR", help="go on from this head")
     parser.add_argument(
         "--data",

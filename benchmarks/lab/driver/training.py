@@ -54,6 +54,7 @@ def line(places: Places, asked: argparse.Namespace, out: Path) -> list[str]:
     made += _sets(SMALL if places.rehearse else LARGE)
     if asked.init is not None:
         made += _sets(GOING_ON)
+    made += [word for change in asked.set for word in ("--set", change)]
     made += ["--no-accept"] if asked.no_accept else []
     made += asked.more
     made += ["--", "--enforce-eager", "--max-model-len", "2048"]

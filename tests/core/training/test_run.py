@@ -217,6 +217,7 @@ def test_a_folder_holds_one_job_but_may_be_trained_longer(tmp_path: Path) -> Non
     job.prepare(_wanted(tmp_path))
     job.prepare(_wanted(tmp_path, steps=50))
     job.prepare(_wanted(tmp_path, steps=None, minutes=2.0))
+    job.prepare(_wanted(tmp_path, changes=("training.batch_tokens=4096",)))
     with pytest.raises(UsageError, match=r"another job: .*target differ"):
         job.prepare(_wanted(tmp_path, target="u"))
     with pytest.raises(UsageError, match=r"training\.lr differ"):
