@@ -74,7 +74,7 @@ def test_the_command_is_installed_under_its_name(built: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         points = archive.read(f"specctl-{__version__}.dist-info/entry_points.txt").decode()
         metadata = archive.read(f"specctl-{__version__}.dist-info/METADATA").decode()
-    assert "specctl = speccli.main:main" in points
+    assert "specctl = speccli.start:main" in points
     assert "Requires-Python: >=3.11" in metadata
 
 
