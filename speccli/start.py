@@ -1,14 +1,13 @@
 """Where the `specctl` command enters, and what Ctrl-C does before and after a command.
 
 Apart from `main`: what that imports takes a tenth of a second, in which Python answers Ctrl-C with
-a traceback.
+a traceback. So nothing is imported here that has to be read from a file: `_signal` is what `signal`
+makes enumerations of, for which it takes longer than all of this.
 """
 
-from __future__ import annotations
-
+import _signal as signal  # type: ignore[import-not-found]
 import atexit
 import os
-import signal
 
 _INTERRUPTED = 130
 
@@ -52,7 +51,7 @@ def main() -> None:
 def leave_at_once(*, said: bool = False) -> None:
     """From now on Ctrl-C ends the process there and then, with a line unless one was `said`."""
     _leaving.said = said or _leaving.said
-    if _leaving.entered and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    if _leaving.entered and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         signal.signal(signal.SIGINT, _leaving)
 
 

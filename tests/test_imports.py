@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 
 from speccli.main import COMMANDS
 from tests.support.golden import FOLDER
-from tests.support.processes import python
+from tests.support.processes import environment, python
 
 HEAVY = (
     "textual",
@@ -75,3 +77,14 @@ def test_the_measured_names_are_those_that_are_installed() -> None:
     """A name misspelled above would pass for ever."""
     missing = {name for name in HEAVY if importlib.util.find_spec(name) is None}
     assert missing <= {"kubernetes", "pydantic", "zstandard"}
+
+
+def test_nothing_is_read_before_ctrl_c_is_heard() -> None:
+    """Without `site`, which has read much of it already here."""
+    code = "import speccli.start, sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        env=environment(), check=True, capture_output=True, text=True, timeout=180,
+    )  # fmt: skip
+    assert "speccli.start" in done.stdout.split()
+    assert not {"enum", "signal", "typing", "re", "__future__"} & set(done.stdout.split())
