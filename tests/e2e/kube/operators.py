@@ -31,7 +31,7 @@ MODULES = (
 )
 AWAY_S = DEADLINE_S + 4.0
 """An absence of the API server in which a call is not answered, and which is waited for."""
-SETS = ("serving.shutdown_timeout_s=5", "fallback.canary_drafts=200")
+SETS = ("serving.shutdown_timeout_s=5", "fallback.canary_drafts=100")
 SCALED = (
     *("storage.persist=false", "serving.max_num_seqs=16", "scaling.min=2", "scaling.max=3"),
     *SETS,
