@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,7 @@ import yaml
 
 from speccli.core.bench.progress import Progress
 from speccli.core.bench.results import Result
-from speccli.core.errors import ExitCode, UsageError
+from speccli.core.errors import ExitCode, SpecctlError, UsageError
 from speccli.core.preflight import Verdict, check_pair
 from speccli.core.preflight.ask import pair_from
 from speccli.core.preflight.files import read_model
@@ -19,6 +22,9 @@ from speccli.core.training import accept as acceptance
 from speccli.core.training import specforge
 from speccli.core.training.job import STAGES, Prepared, Wanted, prepare
 from speccli.core.training.run import StageError, Told, run
+
+LOCK = ".training"
+"""Held by the process that trains in a folder, whose id is in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +73,42 @@ def train(
     Raises:
         UsageError: the job cannot be.
         StageError: a stage failed.
-        SpecctlError: no server to measure with.
+        SpecctlError: another training is at work in the folder; no server to measure with.
     """
+    with _alone(wanted.out):
+        return _train(wanted, python, measuring, tell, progress)
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Two trainings in one folder would write each other's checkpoints."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        file = (out / LOCK).open("a+", encoding="ascii")
+    except OSError as error:
+        raise UsageError(f"cannot write in {out}: {error.strerror}", hint="--out DIR") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            raise SpecctlError(
+                f"process {file.read().strip() or 'unknown'} is training in {out}",
+                hint="wait for it or interrupt it; or give another --out",
+            ) from error
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def _train(
+    wanted: Wanted,
+    python: Path,
+    measuring: Measuring | None,
+    tell: Callable[[Told], None],
+    progress: Progress,
+) -> Outcome:
     prepared = prepare(wanted)
     if prepared.near:
         tell(Told("prompts", "said", {"left_out_as_near_a_test": prepared.near}))

@@ -1,5 +1,6 @@
 """The stages as processes: a script plays the Python that has torch."""
 
+import fcntl
 import json
 import os
 import signal
@@ -13,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from draft_training import job as stage_job
-from speccli.core.errors import UsageError
-from speccli.core.training import job
+from speccli.core.bench.progress import Progress
+from speccli.core.errors import SpecctlError, UsageError
+from speccli.core.training import flow, job
 from speccli.core.training.job import Prepared, Wanted
 from speccli.core.training.run import StageError, Told, run
 
@@ -252,3 +254,17 @@ def test_numbers_of_set_are_numbers(tmp_path: Path) -> None:
     assert made.document["training"]["lr"] == 0.001
     assert made.document["answers"]["samples"] == 1
     assert made.document["seed"] == 3
+
+
+def test_a_folder_in_which_another_trains_is_refused(tmp_path: Path) -> None:
+    """Both would write the other's checkpoints and log."""
+    wanted = Wanted("target", tmp_path / "out", data=("none.jsonl",))
+    wanted.out.mkdir()
+    with (wanted.out / flow.LOCK).open("a+") as held:
+        held.write("4711")
+        held.flush()
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(SpecctlError, match="process 4711 is training in"):
+            flow.train(wanted, Path("python"), None, print, Progress())
+    with pytest.raises(UsageError, match="none.jsonl"):  # free again: on to what else is wrong
+        flow.train(wanted, Path("python"), None, print, Progress())
