@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import estimate
+import models
 import pytest
+import sized
 
 from driver import measure
 from driver.groups import GROUPS, Arm, Bench, Group
 from speccli.core.bench import results
-from speccli.core.bench.form import read
+from speccli.core.bench.form import read, write
+from speccli.core.errors import UsageError
 from speccli.core.sizing.gpus import GPUS
 from speccli.core.sizing.memory import Demand, memory
 
@@ -28,8 +34,8 @@ def gib(group: Group, arm: Arm) -> float:
     if group.shape == "small":
         return 4.0 + arm.kv_gib
     drafts = arm.method in ("eagle3", "p-eagle")
-    shape = estimate.shape(group.shape, arm.weights)
-    draft, params = estimate.head(group.shape) if drafts else (None, None)
+    shape = sized.shape(group.shape, arm.weights)
+    draft, params = sized.head(group.shape) if drafts else (None, None)
     told = memory(
         GPUS["h200"],
         Demand(
@@ -50,7 +56,7 @@ def test_the_servers_of_a_group_fit_together(group: Group) -> None:
 def test_the_cache_holds_the_largest_batch_of_each_bench(group: Group) -> None:
     if group.shape == "small":
         pytest.skip("4 GiB of 23 kB a token")
-    kv = estimate.shape(group.shape, "bf16").kv_bytes_per_token(group.gpus, "auto")
+    kv = sized.shape(group.shape, "bf16").kv_bytes_per_token(group.gpus, "auto")
     for bench in group.benches:
         batch = max(map(int, bench.batches.split(",")))
         for arm in group.arms:
@@ -160,13 +166,13 @@ def test_the_graphs_of_servers_that_shared_a_gpu_are_not_compared(tmp_path: Path
 def test_graphs_are_as_many_as_vllm_captured_there(
     shape: str, weights: str, arm: results.Arm, pieces: int, whole: int
 ) -> None:
-    graphs = estimate.captured(shape, weights, arm)
+    graphs = sized.captured(shape, weights, arm)
     assert (len(graphs.sizes), len(graphs.full)) == (pieces, whole)
 
 
 @pytest.mark.parametrize(("file", "weights"), [("8b-arms.json", "bf16"), ("32b-arms.json", "fp8")])
 def test_a_bench_tells_how_its_weights_were_stored(file: str, weights: str) -> None:
-    assert estimate.weights_of(read(LAB / file)) == weights
+    assert models.weights_of(read(LAB / file)) == weights
 
 
 @pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS.keys())
@@ -175,54 +181,168 @@ def test_every_group_of_stand_ins_finds_its_weights_and_its_servers(group: Group
         bench = Bench("x", 1, arms=(arm.name,))
         words = measure.stand_in(group, bench)
         result = replace(read(LAB / "8b-arms.json"), stand_in=words)
-        assert estimate.weights_of(result) == arm.weights
-        found = estimate.group_of(group.shape, arm.weights, group.gpus)
+        assert models.weights_of(result) == arm.weights
+        found = sized.group_of(group.shape, arm.weights, group.gpus)
         assert (found.shape, found.gpus) == (group.shape, group.gpus)
 
 
 def test_an_estimate_over_two_gpus_is_of_each(tmp_path: Path) -> None:
     arm = server("baseline", "none", None)
     halves, whole = (
-        memory(GPUS["h200"], estimate.demand("70b", "fp8", arm, gpus)).items[0].bytes
+        memory(GPUS["h200"], sized.demand("70b", "fp8", arm, gpus)).items[0].bytes
         for gpus in (2, 1)
     )
     assert halves == pytest.approx(whole / 2, rel=0.01)
-    with pytest.raises(ValueError, match="32b-fp8-tp2: the lab serves .*70b-bf16-tp2"):
-        estimate.group_of("32b", "fp8", 2)
+    with pytest.raises(UsageError, match="32b-fp8-tp2: the lab serves .*70b-bf16-tp2"):
+        sized.group_of("32b", "fp8", 2)
 
 
 @pytest.mark.parametrize(("weights", "gib"), [("bf16", 131.4), ("fp8", 67.7), ("int4", 37.1)])
 def test_a_70b_is_as_large_as_its_weights_are_stored(weights: str, gib: float) -> None:
-    sized = memory(GPUS["h200"], estimate.demand("70b", weights, server("x", "none", None)))
-    assert sized.items[0].bytes / 2**30 == pytest.approx(gib, rel=0.01)
-    assert (sized.kv_cache > 0) == (weights != "bf16")
+    found = memory(GPUS["h200"], sized.demand("70b", weights, server("x", "none", None)))
+    assert found.items[0].bytes / 2**30 == pytest.approx(gib, rel=0.01)
+    assert (found.kv_cache > 0) == (weights != "bf16")
 
 
 def test_the_upcycled_model_is_larger_than_the_dense_by_its_experts() -> None:
-    dense, mixed = (estimate.shape("mixture", "bf16", arm) for arm in ("dense", "spread-0.03"))
+    dense, mixed = (sized.shape("mixture", "bf16", arm) for arm in ("dense", "spread-0.03"))
     assert dense.params == pytest.approx(134.5e6, rel=0.005)
     assert mixed.params - dense.params - mixed.router_params == 7 * dense.mlp_params
 
 
 def test_a_shape_without_a_group_is_said() -> None:
-    with pytest.raises(ValueError, match="32b-int4"):
-        estimate.group_of("32b", "int4")
+    with pytest.raises(UsageError, match="32b-int4"):
+        sized.group_of("32b", "int4")
 
 
-@pytest.mark.parametrize("name", ["9b", "8b-fp3"])
-def test_an_unknown_shape_is_said_with_those_there_are(
-    name: str, capsys: pytest.CaptureFixture[str]
+def test_an_unknown_shape_is_said_with_those_there_are() -> None:
+    with pytest.raises(UsageError, match="32b-fp8"):
+        estimate.main([f"9b={LAB / '8b-arms.json'}"])
+
+
+@pytest.mark.parametrize("name", ["8b-fp3", "8b-tpx", "8b-tp0", ""])
+def test_a_name_of_another_form_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="is not SHAPE"):
+        estimate.main([f"{name}={LAB / '8b-arms.json'}"])
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("70b-fp8", "8b-bf16=.*8b-arms"),
+        ("8b-tp2", "8b-bf16"),
+        ("mixture", "8b-bf16"),
+    ],
+)
+def test_a_bench_of_another_model_is_refused_with_the_name_it_has(name: str, told: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        models.given([f"{name}={LAB / '8b-arms.json'}"])
+    assert re.search(told, str(refused.value.hint) + str(refused.value))
+
+
+def changed(tmp_path: Path, **changes: Any) -> str:
+    file = tmp_path / "8b-arms.json"
+    write(file, replace(read(LAB / "8b-arms.json"), **changes))
+    return f"8b={file}"
+
+
+def test_a_rehearsal_and_a_simulated_bench_are_not_estimated(tmp_path: Path) -> None:
+    words = measure.stand_in(replace(GROUPS["8b"], shape="tiny"), GROUPS["8b"].benches[0])
+    with pytest.raises(UsageError, match="a rehearsal's model"):
+        models.given([changed(tmp_path, stand_in=words)])
+    with pytest.raises(UsageError, match="simulated"):
+        models.given([changed(tmp_path, simulated=True)])
+
+
+@pytest.mark.parametrize(
+    ("told", "gpu"),
+    [
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA H100 NVL", "h100-nvl"),
+        ("NVIDIA H100 PCIe", None),
+        ("NVIDIA L40S", None),
+        (None, None),
+    ],
+)
+def test_estimates_are_of_the_gpu_that_was_measured(
+    tmp_path: Path, told: str | None, gpu: str | None
 ) -> None:
-    assert estimate.main([f"{name}={LAB / '8b-arms.json'}"]) == 64
-    assert "32b" in capsys.readouterr().err
+    where = replace(read(LAB / "8b-arms.json").provenance, gpu={"name": told} if told else None)
+    name = changed(tmp_path, provenance=where)
+    if gpu is not None:
+        assert models.given([name])[0].model.gpu.name == gpu
+        return
+    with pytest.raises(UsageError, match=told or "does not name"):
+        models.given([name])
+
+
+def test_a_table_has_its_heading_in_line_and_says_which_goals_were_missed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert estimate.main([f"8b={LAB / '8b-arms.json'}"]) == 1
+    head, *rows, last = capsys.readouterr().out.splitlines()
+    end = head.index("goal")
+    assert {row[end:] for row in rows} == {"", "ok", "MISSED"}
+    ends = head.index("measured") + len("measured")
+    assert all(row[ends - 1] != " " and row[ends] == " " for row in rows)
+    assert "missed: 8b draft-model tokens/s (sharegpt, repeat 1)" in last
+
+
+def test_what_was_fitted_is_only_said_of_rows_it_is_true_of(tmp_path: Path) -> None:
+    bench, file = f"8b={LAB / '8b-arms.json'}", tmp_path / "estimate.json"
+    told(tmp_path, bench)
+    assert "itted to" not in file.read_text()
+    told(tmp_path, bench, "--fitted", str(LAB / "fitted.txt"))
+    assert "Fitted to these rows: the speeds of 70b-int4" in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[1]", "no JSON object"),
+        ("{", "cannot be read"),
+        ('{"checks": [{"name": "grid", "data": {"cases": 3}}]}', "no cost curve"),
+        (
+            '{"checks": [{"name": "cost.8b-bf16", "data": {"ms": {}, "draft_ms_per_token": {}}}]}',
+            "cost.32b-fp8 in it, but cost.8b-bf16",
+        ),
+    ],
+)
+def test_a_file_of_costs_that_is_none_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    kept = tmp_path / "cost.json"
+    kept.write_text(text)
+    with pytest.raises(UsageError, match=said):
+        estimate.main([f"32b={LAB / '32b-arms.json'}", "--cost", str(kept)])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "usage: estimate"),
+        (["8b.json"], "'8b.json' is not SHAPE[-WEIGHTS][-tpN]=FILE"),
+        (["8b=/nonexist/8b.json"], "/nonexist/8b.json"),
+        (
+            [f"8b={LAB / '8b-arms.json'}", "--json", "/nonexist/x.json"],
+            "/nonexist/x.json: No such file",
+        ),
+    ],
+)
+def test_a_wrong_call_is_one_line_and_64(arguments: list[str], said: str) -> None:
+    """Of 1 anybody would think that a goal was missed."""
+    command = [sys.executable, str(ROOT / "benchmarks/lab/estimate.py"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 64
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_memory_is_read_from_what_the_lab_kept(tmp_path: Path) -> None:
     kept = {"arm": "baseline", "weights": "int4", "used": "50000 MiB"}
     (tmp_path / "servers-70b.json").write_text(json.dumps({"memory_by_server": [kept, kept]}))
-    held = estimate.held_by_server(tmp_path / "70b-int4.json")
+    held = models.held_by_server(tmp_path / "70b-int4.json")
     assert held == {("baseline", "int4"): 100_000 * 2.0**20}
     loaded = {"memory_by_server": [kept], "memory_after_load": [kept | {"used": "51000 MiB"}]}
     (tmp_path / "servers-70b.json").write_text(json.dumps(loaded))
-    held = estimate.held_by_server(tmp_path / "70b-int4.json")
+    held = models.held_by_server(tmp_path / "70b-int4.json")
     assert held == {("baseline", "int4"): 51_000 * 2.0**20}
