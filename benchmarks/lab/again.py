@@ -3,22 +3,29 @@
     python benchmarks/lab/again.py FIRST.json SECOND.json
 
 Speed-ups by arm and batch, each with its 95 % interval. Two runs of one truth lie outside of each
-other's intervals now and then, but their difference lies within both scatters together. Exits 0
-where all do, 1 where one does not, 3 where they share no comparison.
+other's intervals now and then, but their difference lies within both scatters together. Files of
+two models, or of arms that share no more than their names, are refused; another GPU or engine is
+said.
+
+Exit codes: 0 all agree, 1 one does not, 3 they share no comparison, 64 usage.
 """
 
 from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2])]
+
+from usage import Parser, run  # noqa: E402
 
 from speccli.core.bench.compare import compare  # noqa: E402
 from speccli.core.bench.form import read  # noqa: E402
-from speccli.core.bench.results import Statistic  # noqa: E402
+from speccli.core.bench.results import Result, Statistic  # noqa: E402
+from speccli.core.errors import UsageError  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -47,15 +54,41 @@ def _half(told: Statistic) -> float:
     return math.log(told.high / told.low) / 2
 
 
-def pairs(first: Path, second: Path) -> list[Pair]:
+def pairs(first: Result, second: Result) -> list[Pair]:
     """What both of them compared."""
     cells = [
-        {(c.arm, c.load[0], c.dataset): c.speedup for c in compare(read(path)).cells}
-        for path in (first, second)
+        {(c.arm, c.load[0], c.dataset): c.speedup for c in compare(result).cells}
+        for result in (first, second)
     ]
     shared = [key for key in cells[0] if key in cells[1]]
     found = [Pair(*key, cells[0][key], cells[1][key]) for key in shared]
     return [p for p in found if p.first.value is not None and p.second.value is not None]
+
+
+def differences(first: Result, second: Result) -> Iterator[str]:
+    """In what they are not the same measurement, in words."""
+    for what in ("stand_in", "simulated"):
+        one, other = getattr(first, what), getattr(second, what)
+        if one != other:
+            yield f"{what.replace('_', '-')}: {one} and {other}"
+    arms = {arm.name: arm for arm in second.arms}
+    for arm in first.arms:
+        again = arms.get(arm.name, arm)
+        for what in ("model", "method", "k", "gpu_count"):
+            one, other = getattr(arm, what), getattr(again, what)
+            if one != other:
+                yield f"{arm.name}'s {what}: {one} and {other}"
+    for what in ("temperature", "top_p"):
+        one, other = getattr(first.provenance, what), getattr(second.provenance, what)
+        if one != other:
+            yield f"{what}: {one} and {other}"
+
+
+def surroundings(result: Result) -> str:
+    """What a fresh machine may differ in."""
+    gpu = (result.provenance.gpu or {}).get("name") or "a GPU not told"
+    versions = {str((arm.engine or {}).get("version") or "?") for arm in result.arms}
+    return f"{gpu}, engine {', '.join(sorted(versions))}"
 
 
 def _words(told: Statistic) -> str:
@@ -64,17 +97,31 @@ def _words(told: Statistic) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """As the module says; 64 usage."""
-    if len(arguments) != 2:
-        print(__doc__, file=sys.stderr)
-        return 64
-    found = pairs(Path(arguments[0]), Path(arguments[1]))
+    """As the module says.
+
+    Raises:
+        UsageError: a file is no bench, or they are not of the same thing.
+    """
+    parser = Parser("again", str(__doc__))
+    parser.add_argument("first", type=Path, metavar="FIRST")
+    parser.add_argument("second", type=Path, metavar="SECOND")
+    asked = parser.parse_args(arguments)
+    first, second = read(asked.first), read(asked.second)
+    told = list(differences(first, second))
+    if told:
+        raise UsageError(
+            f"{asked.first} and {asked.second} did not measure the same: {'; '.join(told)}"
+        )
+    found = pairs(first, second)
     for each in found:
         mark = "agree" if each.agree else "DIFFER"
         print(
             f"{each.arm:<12} batch {each.batch!s:<5} {each.dataset:<12} "
             f"{_words(each.first):<20} {_words(each.second):<20} {mark}"
         )
+    around = surroundings(first), surroundings(second)
+    if around[0] != around[1]:
+        print(f"again: first on {around[0]}; second on {around[1]}", file=sys.stderr)
     if not found:
         print("again: the two files share no comparison", file=sys.stderr)
         return 3
@@ -82,4 +129,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run("again", main)

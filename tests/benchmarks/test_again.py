@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import again
 import pytest
 
 from speccli.core.bench.form import write
+from speccli.core.errors import UsageError
 from tests.support.benches import PLAIN, Noise, Planted, bench
+
+ROOT = Path(__file__).parents[2]
+EVIDENCE = ROOT / "docs/evidence/lab-h200"
 
 
 def run(path: Path, eagle3: float, seed: int) -> str:
@@ -34,3 +41,35 @@ def test_files_without_a_common_arm_are_said_to_be_so(tmp_path: Path) -> None:
     other = bench([PLAIN, Planted("ngram", {8: 1.1})], batches=(8,), prompts=40)
     write(tmp_path / "b.json", other)
     assert again.main([run(tmp_path / "a.json", 1.5, 1), str(tmp_path / "b.json")]) == 3
+
+
+def test_files_of_two_models_are_refused() -> None:
+    files = [str(EVIDENCE / f"{size}-arms.json") for size in ("8b", "32b")]
+    with pytest.raises(UsageError, match=r"stand-in: .* 8B .* 32B "):
+        again.main(files)
+
+
+def test_arms_that_share_but_a_name_are_refused(tmp_path: Path) -> None:
+    first, second = (tmp_path / f"{k}.json" for k in (3, 5))
+    for path, k in ((first, 3), (second, 5)):
+        told = bench([PLAIN, Planted("eagle3", {8: 1.5})], batches=(8,), prompts=4)
+        arms = tuple(a if a.baseline else replace(a, k=k) for a in told.arms)
+        write(path, replace(told, arms=arms))
+    with pytest.raises(UsageError, match="eagle3's k: 3 and 5"):
+        again.main([str(first), str(second)])
+
+
+def test_a_file_compared_with_itself_agrees() -> None:
+    assert again.main([str(EVIDENCE / "32b-arms.json")] * 2) == 0
+
+
+@pytest.mark.parametrize("arguments", [[], ["one.json"], ["/nonexist/a.json", "/nonexist/b.json"]])
+def test_a_wrong_call_is_one_line_and_64(arguments: list[str]) -> None:
+    """Of 1 anybody would think that the runs differ."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks/lab/again.py"), *arguments],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 64
+    assert "again: " in done.stderr
+    assert "Traceback" not in done.stderr
