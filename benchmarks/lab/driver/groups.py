@@ -127,7 +127,9 @@ GROUPS = {
                     more=("--keep-texts",),
                 ),
             ),
-            notes=("draft-model is the target itself as a 1B of 30 layers: an upper bound of acceptance",),
+            notes=(
+                "draft-model: the target itself as a 1B of 30 layers, an upper bound of acceptance",
+            ),
         ),
         *(
             Group(
