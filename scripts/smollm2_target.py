@@ -115,6 +115,10 @@ def main() -> int:
     except Failed as failed:
         print(failed, file=sys.stderr)
         return failed.code
+    except ImportError as error:
+        hint = "pip install -U transformers gguf"
+        print(f"smollm2_target: {error}\nhint: {hint}", file=sys.stderr)
+        return 2
     except OSError as error:
         print(f"smollm2_target: {error.filename or out}: {error.strerror}", file=sys.stderr)
         return 2
