@@ -43,8 +43,8 @@ MOST = 1024
 METHODS = ("none", "ngram", "draft_model", *HEADS)
 FITTED = (
     "Every estimate is given the tokens a step, and the lengths of prompts and answers, that were "
-    "measured; KV tokens are of the cache's bytes as they were set. The constants behind the rest "
-    "are of runs on H200s (docs/recipes.md)."
+    "measured; KV tokens are of the cache's bytes as they were set. Which rows of an H200 the rest "
+    "was fitted to is in docs/recipes.md."
 )
 """True of whoever's rows; more is said of a report's own with `--fitted`."""
 

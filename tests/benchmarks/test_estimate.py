@@ -292,7 +292,8 @@ def test_a_table_has_its_heading_in_line_and_says_which_goals_were_missed(
 def test_what_was_fitted_is_only_said_of_rows_it_is_true_of(tmp_path: Path) -> None:
     bench, file = f"8b={LAB / '8b-arms.json'}", tmp_path / "estimate.json"
     told(tmp_path, bench)
-    assert "itted to" not in file.read_text()
+    assert "Fitted to these rows" not in file.read_text()
+    assert "docs/recipes.md" in file.read_text()
     told(tmp_path, bench, "--fitted", str(LAB / "fitted.txt"))
     assert "Fitted to these rows: the speeds of 70b-int4" in file.read_text()
 
