@@ -1,11 +1,13 @@
 """Prompts of an operator's day, as many as a head is to be trained on.
 
-    PYTHONPATH=. python benchmarks/lab/operators.py OUT.jsonl [COUNT]
+    python benchmarks/lab/operators.py OUT.jsonl [COUNT]
 
 They stand for the logs of an operator's own traffic: the same kind of question as the 64 of
 data/operators.jsonl, which are measured with and are never among these, nor anything near them
 (`speccli.core.training.near`). Templates and words are this project's; the same count gives the
 same file.
+
+Exit codes: 0 written, 64 usage.
 """
 
 from __future__ import annotations
@@ -17,7 +19,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from speccli.core.training.near import Known
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2])]
+
+from usage import Parser, run  # noqa: E402
+
+from speccli.core.training.near import Known  # noqa: E402
 
 MEASURED = Path(__file__).parent / "data" / "operators.jsonl"
 WORDS = Path(__file__).parent / "data" / "operators-words.json"
@@ -73,14 +79,18 @@ _NUMBERS = {
 }
 
 
-def main(out: Path, count: int = COUNT) -> int:
-    """Writes the file; how many there are."""
-    rows = list(prompts(count))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return len(rows)
+def main(arguments: list[str]) -> int:
+    """As the module says."""
+    parser = Parser("operators", str(__doc__))
+    parser.add_argument("out", type=Path, metavar="OUT.jsonl")
+    parser.add_argument("count", type=int, nargs="?", default=COUNT, metavar="COUNT")
+    asked = parser.parse_args(arguments)
+    rows = list(prompts(asked.count))
+    asked.out.parent.mkdir(parents=True, exist_ok=True)
+    asked.out.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    print(f"{asked.out}: {len(rows)} prompts")
+    return 0
 
 
 if __name__ == "__main__":
-    made = main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else COUNT)
-    print(f"{sys.argv[1]}: {made} prompts")
+    run("operators", main)

@@ -133,13 +133,28 @@ def test_prompts_without_a_public_set_say_which(
     assert prompts.main([str(tmp_path), str(tmp_path / "out")]) == 0
 
 
-@pytest.mark.parametrize("words", [[], ["/nonexist", "OUT"]])
-def test_prompts_out_of_nothing_are_one_line_and_64(tmp_path: Path, words: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("prompts.py", []),
+        ("prompts.py", ["/nonexist", "OUT"]),
+        ("operators.py", []),
+        ("operators.py", ["OUT", "many"]),
+        ("parts.py", ["OUT", "OUT", "0"]),
+    ],
+)
+def test_a_wrong_call_is_one_line_and_64(tmp_path: Path, program: str, words: list[str]) -> None:
     out = tmp_path / "out"
-    done = ran("prompts.py", *(str(out) if word == "OUT" else word for word in words))
+    done = ran(program, *(str(out) if word == "OUT" else word for word in words))
     assert done.returncode == 64
     assert "Traceback" not in done.stderr
     assert not out.exists()
+
+
+def test_operators_writes_as_many_as_were_asked_for(tmp_path: Path) -> None:
+    done = ran("operators.py", tmp_path / "o.jsonl", "7")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len((tmp_path / "o.jsonl").read_text().splitlines()) == 7
 
 
 def made(out: Path, monkeypatch: pytest.MonkeyPatch) -> int:
