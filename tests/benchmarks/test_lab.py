@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from driver import main as lab
-from driver import measure, servers
+from driver import measure, servers, up
 from driver.groups import GROUPS, Bench, Group
 from driver.places import Places
 from stand_in import shapes
@@ -64,7 +64,7 @@ def test_a_bench_asks_the_arms_it_names_and_says_what_it_stands_in_for(places: P
     bench = next(bench for bench in group.benches if bench.name == "int4")
     line = measure.line(places, group, bench)
     arms = [line[i + 1] for i, word in enumerate(line) if word == "--arm"]
-    assert arms == [f"baseline=http://127.0.0.1:{servers.PORT + 1}"]
+    assert arms == [f"baseline=http://127.0.0.1:{up.PORT + 1}"]
     words = line[line.index("--stand-in") + 1]
     assert "70B" in words
     assert "INT4" in words
@@ -92,7 +92,7 @@ def test_a_rehearsal_is_the_same_in_small() -> None:
 def test_an_unknown_group_is_said_with_those_there_are(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert lab.main(["serve", "9b", "--work", str(tmp_path)]) == 2
+    assert lab.main(["serve", "9b", "--work", str(tmp_path)]) == 64
     assert "8b-graphs" in capsys.readouterr().err
 
 

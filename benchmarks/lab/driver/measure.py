@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from driver import places as places_
+from driver import up
 from driver.groups import SHAREGPT, Arm, Bench, Group
-from driver.places import LAB, Places, say, specctl
-from driver.servers import PORT, answers
+from driver.places import LAB, Places, Stop, say, specctl
 
 WORDS = {
     "8b": "an 8B model (Llama-3.1-8B: 8.03e9 parameters)",
@@ -24,8 +25,7 @@ def stand_in(group: Group, bench: Bench) -> str | None:
     """What a report says of the model; None: it is what it is."""
     if group.shape == "small":
         return None
-    arms = [arm for arm in group.arms if not bench.arms or arm.name in bench.arms]
-    kinds = "/".join(sorted({arm.weights for arm in arms})).upper()
+    kinds = "/".join(sorted({arm.weights for arm in arms_of(group, bench)})).upper()
     return (
         f"SmolLM2-135M-Instruct embedded exactly in the shape of {WORDS[group.shape]}, {kinds}: "
         "the cost is that model's, text and acceptance are the 135M pair's"
@@ -37,56 +37,86 @@ def result(places: Places, group: Group, bench: Bench) -> Path:
     return places.work / "results" / f"{group.name}-{bench.name}.json"
 
 
+def chosen(group: Group, only: str | None = None) -> list[Bench]:
+    """A group's benches, or the one that was asked for."""
+    return [bench for bench in group.benches if only is None or bench.name == only]
+
+
+def arms_of(group: Group, bench: Bench) -> list[Arm]:
+    """The group's arms that a bench asks."""
+    return [arm for arm in group.arms if not bench.arms or arm.name in bench.arms]
+
+
+def done(places: Places, group: Group, bench: Bench) -> bool:
+    """Whether nothing of a bench is left to measure, servers or none.
+
+    Raises:
+        Stop: its file is not whole.
+    """
+    return complete(result(places, group, bench), arms_of(group, bench))
+
+
 def measure(places: Places, group: Group, only: str | None = None) -> int:
     """Every bench of a group for which there is time.
 
     Returns:
         0 all measured, 1 some not yet, 2 one failed.
     """
-    worst = 0
-    for bench in group.benches:
-        if only is not None and bench.name != only:
-            continue
-        if complete(result(places, group, bench)):
-            say(f"{group.name}/{bench.name}: measured before")
-            continue
-        if places.left_s < 15:
-            say(f"{group.name}/{bench.name}: no time left")
-            worst = max(worst, 1)
-            continue
-        say(f"{group.name}/{bench.name}: about {bench.seconds} s, {places.left_s:.0f} s left")
-        words = line(places, group, bench, _up)
-        if "--arm" not in words:
-            wanted = not bench.arms or {arm.name for arm in group.arms} & set(bench.arms)
-            say(f"{group.name}/{bench.name}: none of its arms is up")
-            worst = max(worst, 2 if wanted else 0)
-            continue
-        code, _ = specctl(places, words, limit_s=places.left_s - 10)
-        worst = max(worst, {0: 0, 1: 0, 130: 1}.get(code, 2))
-        say(f"{group.name}/{bench.name}: ended with {code}")
-    return worst
+    return max((_measured(places, group, bench) for bench in chosen(group, only)), default=0)
 
 
-def complete(file: Path) -> bool:
-    """Whether a bench's file holds all that was asked for."""
-    return file.exists() and bool(json.loads(file.read_text()).get("complete"))
+def _measured(places: Places, group: Group, bench: Bench) -> int:
+    name, file = f"{group.name}/{bench.name}", result(places, group, bench)
+    there = [arm for arm in arms_of(group, bench) if up.is_up(places, group, arm)]
+    try:
+        if complete(file, there):
+            say(f"{name}: measured before")
+            return 0
+    except Stop as stop:
+        say(f"{name}: {stop}")
+        return 2
+    if places.left_s < 15:
+        say(f"{name}: no time left")
+        return 1
+    if not there:
+        say(f"{name}: none of its arms is up")
+        return 2 if arms_of(group, bench) else 0
+    say(f"{name}: about {bench.seconds} s, {places.left_s:.0f} s left")
+    words = line(places, replace(group, arms=tuple(there)), bench)
+    code, _ = specctl(places, words, limit_s=places.left_s - 10)
+    say(f"{name}: ended with {code}")
+    again = contaminated(places_.read(file))
+    if again:
+        say(f"{name}: {again} rows are contaminated; the same call measures those again")
+    return 1 if again and code == 1 else {0: 0, 1: 0, 130: 1}.get(code, 2)
 
 
-def _up(n: int) -> bool:
-    return answers(PORT + n)
+def complete(file: Path, arms: Sequence[Arm] = ()) -> bool:
+    """Whether a bench's file holds all that was asked for, of these arms too, and will do.
+
+    Raises:
+        Stop: it is not whole.
+    """
+    told = places_.read(file)
+    names = {str(arm.get("name")) for arm in told.get("arms", ()) if isinstance(arm, dict)}
+    asked = {arm.label or arm.name for arm in arms}
+    return bool(told.get("complete")) and asked <= names and not contaminated(told)
 
 
-def line(
-    places: Places, group: Group, bench: Bench, up: Callable[[int], bool] = lambda n: True
-) -> list[str]:
-    """Arguments of `specctl bench run`; arms that are not `up` are left out."""
+def contaminated(told: Mapping[str, Any]) -> int:
+    """Rows of a bench while whose measuring something else was at work."""
+    rows = told.get("rows", ())
+    return sum(isinstance(row, dict) and row.get("state") == "contaminated" for row in rows)
+
+
+def line(places: Places, group: Group, bench: Bench) -> list[str]:
+    """Arguments of `specctl bench run`, of those of the group's arms that the bench asks."""
     bench = rehearsed(bench) if places.rehearse else bench
     file = result(places, group, bench)
     file.parent.mkdir(parents=True, exist_ok=True)
     made = ["bench", "run", "--out", str(file), "--name", f"{group.name}-{bench.name}"]
-    for n, arm in enumerate(group.arms):
-        if (not bench.arms or arm.name in bench.arms) and up(n):
-            made += _arm(places, group, arm, n)
+    for arm in arms_of(group, bench):
+        made += _arm(places, group, arm)
     for name in bench.datasets:
         made += ["--dataset", dataset(places, name)]
     if any(name in ("mtbench", "humaneval") for name in bench.datasets):
@@ -101,11 +131,11 @@ def line(
     return [*made, "--resume"] if file.exists() else made
 
 
-def _arm(places: Places, group: Group, arm: Arm, n: int) -> list[str]:
-    log = places.work / "servers" / group.name / f"{arm.name}.log"
+def _arm(places: Places, group: Group, arm: Arm) -> list[str]:
+    log = up.folder(places, group) / f"{arm.name}.log"
     return [
         "--arm",
-        f"{arm.label or arm.name}=http://127.0.0.1:{PORT + n}",
+        f"{arm.label or arm.name}=http://127.0.0.1:{up.port(group, arm)}",
         "--server-log",
         f"{arm.label or arm.name}={log}",
     ]

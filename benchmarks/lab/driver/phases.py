@@ -7,12 +7,13 @@ import os
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 from driver import places as places_
-from driver import servers
+from driver import ready, up
 from driver.groups import GROUPS, SHAREGPT, Group
 from driver.measure import complete, dataset, result
-from driver.places import CHECKOUT, LAB, Places, Stop, say, specctl
+from driver.places import CHECKOUT, LAB, Places, Stop, Usage, say, specctl
 
 
 def unpack(places: Places, parts: Path) -> int:
@@ -37,6 +38,9 @@ def check(places: Places, more: list[str]) -> int:
 
     `more`: further words of `python -m kernels_check`, as `--only cost`; kept in a file of its own.
     """
+    if places.rehearse:
+        say("kernels: not checked, a rehearsal has no GPU")
+        return 0
     name = f"kernels-{more[-1].strip('-')}.json" if more else "kernels.json"
     file = places.work / "results" / name
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -51,8 +55,9 @@ def check(places: Places, more: list[str]) -> int:
     except subprocess.TimeoutExpired:
         say("kernels: no time left for it")
         return 1
-    told = json.loads(file.read_text()) if file.exists() else {}
-    say(f"kernels: {told.get('verdict', done.stderr[-300:])}, exit {done.returncode}")
+    told = places_.read(file) if done.returncode in (0, 1, 2) else {}
+    said = " ".join(done.stderr.split())[-300:]
+    say(f"kernels: {told.get('verdict') or f'not checked: {said}'}")
     return done.returncode if done.returncode in (0, 1) else 2
 
 
@@ -72,26 +77,64 @@ def schedule(places: Places) -> int:
 
 
 def lossless(places: Places, group: Group) -> int:
-    """Where greedy answers part, asked of the baseline for its near ties."""
-    bench = next(b for b in group.benches if b.name == "lossless")
+    """Where greedy answers part, asked of the baseline for its near ties.
+
+    Returns:
+        0 none is wrong, 1 not judged yet, 2 one is wrong, 3 it cannot be told.
+    """
+    bench = next((b for b in group.benches if b.name == "lossless"), None)
+    if bench is None:
+        raise Usage(f"lossless: {group.name} has no such bench: {_those_with('lossless')} have one")
     file = result(places, group, bench)
     if not complete(file):
-        say("lossless: its bench is not measured yet")
+        say(f"lossless: its bench is not measured yet: bench {group.name} --only lossless")
         return 1
+    kept = places.work / "results" / f"{group.name}-lossless-verdict.json"
+    if kept.exists() and kept.stat().st_mtime > file.stat().st_mtime:
+        return _verdict(places_.read(kept))
     judged = ["bench", "lossless", str(file), "-o", "json"]
-    asked = ["--ask", f"http://127.0.0.1:{servers.PORT}"]
-    asked += ["--dataset", dataset(places, bench.datasets[0])]
-    limit = min(60, places.left_s - 5)
-    code, out = specctl(places, [*judged, *asked], limit_s=limit)
-    if code == NOTHING_TO_ASK:
-        code, out = specctl(places, judged, limit_s=limit)
-    if out.strip().startswith("{"):
-        places_.write(places, f"{group.name}-lossless-verdict.json", json.loads(out))
-    return 0 if code in (0, 2, 3) else 1
+    _, out = specctl(places, judged, limit_s=30)
+    told = _object(out)
+    if any(arm.get("partings") for arm in told.get("arms", ())):
+        base = next(arm for arm in GROUPS[group.name].arms if arm.method == "none")
+        if not up.is_up(places, group, base):
+            say(f"lossless: answers part, and the baseline is down: serve {group.name}, and again")
+            return 1
+        judged += ["--ask", f"http://127.0.0.1:{up.port(group, base)}"]
+        judged += ["--dataset", dataset(places, bench.datasets[0])]
+        _, out = specctl(places, judged, limit_s=min(60, places.left_s - 5))
+        told = _object(out)
+    if not told:
+        say("lossless: no verdict yet")
+        return 1
+    places_.write(places, kept.name, told)
+    return _verdict(told)
 
 
-NOTHING_TO_ASK = 64
-"""Where no answer parts, there is nothing to ask the baseline for."""
+def _object(out: str) -> dict[str, Any]:
+    return dict(json.loads(out)) if out.strip().startswith("{") else {}
+
+
+def _those_with(bench: str) -> str:
+    return ", ".join(g.name for g in GROUPS.values() if any(b.name == bench for b in g.benches))
+
+
+def _verdict(told: dict[str, Any]) -> int:
+    """Says it, an arm a line."""
+    if told.get("why_none"):
+        say(f"lossless: not to be told: {told['why_none']}")
+        return 3
+    wrong = untold = 0
+    for arm in told.get("arms", ()):
+        kinds, beside = arm.get("kinds") or {}, arm.get("beside_baseline") or {}
+        unknown = kinds.get("unknown", 0) + arm.get("unlocated", 0)
+        wrong, untold = wrong + kinds.get("wrong", 0), untold + unknown
+        say(
+            f"lossless: {arm.get('arm')}: {beside.get('same')} of {beside.get('pairs')} answers "
+            f"are the baseline's; of the others {kinds.get('numeric', 0)} part at a near tie, "
+            f"{kinds.get('wrong', 0)} are wrong, {unknown} not to be told"
+        )
+    return 2 if wrong else 3 if untold else 0
 
 
 DRIFT = (
@@ -103,28 +146,68 @@ DRIFT = (
 
 
 def drift(places: Places, group: Group) -> int:
-    """Traffic that the head knows, then traffic it knows less, in one recording of the server."""
-    recording = places.work / "results" / f"{group.name}-drift.jsonl.gz"
-    if recording.exists():
+    """Traffic that the head knows, then traffic it knows less, in one recording of the server.
+
+    Returns:
+        0 recorded, 1 no time for it; what was not recorded to its end leaves nothing as done.
+    """
+    results = places.work / "results"
+    recording, kept = results / f"{group.name}-drift.jsonl.gz", results / f"{group.name}-drift.json"
+    if recording.exists() and kept.exists():
+        say(f"drift: recorded before, in {recording}")
         return 0
-    n = next(i for i, arm in enumerate(group.arms) if arm.method == "eagle3")
-    url = f"http://127.0.0.1:{servers.PORT + n}"
+    arm = next((arm for arm in group.arms if arm.method == "eagle3"), None)
+    if arm is None:
+        raise Usage(f"drift: no arm of {group.name} that was asked for has an EAGLE-3 head")
+    if not up.is_up(places, group, arm):
+        raise Stop(f"drift: {group.name}/{arm.name} is not up: serve {group.name} first")
     seconds = 6 if places.rehearse else 45
+    if places.left_s < len(DRIFT) * seconds:
+        say(f"drift: takes {len(DRIFT) * seconds} s at least, {places.left_s:.0f} s are left")
+        return 1
+    lacking = ready.prompts(places, [name for _, name, _ in DRIFT])
+    if lacking:
+        raise Stop(lacking)
+    results.mkdir(parents=True, exist_ok=True)
+    url = f"http://127.0.0.1:{up.port(group, arm)}"
     command = [places.python, "-m", "speccli", "record", str(recording), "-e", url]
-    command += ["--interval", "1s", "--for", f"{len(DRIFT) * seconds + 10}s", "--force"]
-    recorder = subprocess.Popen(command, env=places.own_env(), cwd=CHECKOUT)
-    told = []
-    for phase, name, more in DRIFT:
-        told.append({"phase": phase, "dataset": name, "began": time.time()})
-        arguments = ["bench", "run", "--arm", f"eagle3={url}", "--dataset", dataset(places, name)]
-        arguments += ["--data", str(places.data), "--repeats", "1", "--seconds", f"{seconds}s"]
-        arguments += ["--batch", "2" if places.rehearse else "32", *more]
-        arguments += ["--max-tokens", "24" if places.rehearse else "128"]
-        file = places.work / "results" / f"{group.name}-drift-{phase}.json"
-        specctl(places, [*arguments, "--out", str(file)], limit_s=seconds + 60)
-    recorder.wait(timeout=60)
-    places_.write(places, f"{group.name}-drift.json", {"phases": told, "seconds": seconds})
+    command += ["--interval", "1s", "--force"]
+    recorder = subprocess.Popen(command, env=places.own_env(), cwd=CHECKOUT, text=True)
+    told: list[dict[str, Any]] = []
+    try:
+        for phase, name, more in DRIFT:
+            told.append(_traffic(places, f"{group.name}-drift-{phase}", url, name, more, seconds))
+        if recorder.poll() is not None:
+            raise Stop(f"drift: the recording ended by itself, with {recorder.returncode}")
+    except BaseException:
+        places_.end(recorder, 10)
+        recording.unlink(missing_ok=True)
+        raise
+    places_.end(recorder, 10)
+    phases = [{"phase": phase, **each} for (phase, _, _), each in zip(DRIFT, told, strict=True)]
+    places_.write(places, kept.name, {"phases": phases, "seconds": seconds})
     return 0
+
+
+def _traffic(
+    places: Places, name: str, url: str, data: str, more: tuple[str, ...], seconds: int
+) -> dict[str, Any]:
+    """One phase of the recording.
+
+    Raises:
+        Stop: it was not measured.
+    """
+    file = places.work / "results" / f"{name}.json"
+    file.unlink(missing_ok=True)
+    arguments = ["bench", "run", "--arm", f"eagle3={url}", "--dataset", dataset(places, data)]
+    arguments += ["--data", str(places.data), "--repeats", "1", "--seconds", f"{seconds}s"]
+    arguments += ["--batch", "2" if places.rehearse else "32", *more]
+    arguments += ["--max-tokens", "24" if places.rehearse else "128"]
+    began = time.time()
+    code, _ = specctl(places, [*arguments, "--out", str(file)], limit_s=seconds + 60)
+    if code not in (0, 1):
+        raise Stop(f"{name}: its bench ended with {code}; nothing of the recording is kept")
+    return {"dataset": data, "began": began, "ended": time.time()}
 
 
 def collect(places: Places) -> int:
@@ -162,28 +245,50 @@ BESIDE = {
 
 
 def report(places: Places) -> int:
-    """All that was collected: the models under one first page, what else was asked in `more/`."""
-    models, more = (_each(places, benches) for benches in (REPORTED, BESIDE))
+    """All that was collected: the models under one first page, what else was asked in `more/`.
+
+    Returns:
+        0 all of it, 1 something was left out, else what `specctl report` ended with.
+    """
+    (models, lacks), (more, lacks_more) = (_each(places, all_) for all_ in (REPORTED, BESIDE))
+    for why in (*lacks, *lacks_more):
+        say(f"report: without {why}")
     if not models and not more:
-        raise Stop(f"report: nothing was measured yet in {places.work / 'results'}")
-    out, worst = places.work / "report", 0
+        raise Stop(f"report: nothing to report in {places.work / 'results'}")
+    out, worst = places.work / "report", 1 if lacks or lacks_more else 0
     if models:
-        worst = _report(places, models, out, _estimates(places, models))
+        worst = max(worst, _report(places, models, out, _estimates(places, models)))
     if more:
         worst = max(worst, _report(places, more, out / "more", []))
     return worst
 
 
-def _each(places: Places, benches: dict[str, tuple[str, ...]]) -> list[str]:
-    """NAME=FILE of what was measured."""
-    results = places.work / "results"
-    found = ((name, results / f"{file}.json") for name, files in benches.items() for file in files)
-    return [f"{name}={file}" for name, file in found if file.exists()]
+def _each(places: Places, all_: dict[str, tuple[str, ...]]) -> tuple[list[str], list[str]]:
+    """NAME=FILE of what was measured, and what of it cannot be reported."""
+    found, lacks = [], []
+    for name, benches in all_.items():
+        files, arms = [], set()
+        for file in (places.work / "results" / f"{bench}.json" for bench in benches):
+            try:
+                told = places_.read(file)
+                arms |= {arm["name"] for arm in told.get("arms", ())}
+            except Stop as stop:
+                lacks.append(str(stop))
+            except (KeyError, TypeError):
+                lacks.append(f"{file}: it is no bench")
+            else:
+                files += [f"{name}={file}"] if told else []
+        if "baseline" in arms:
+            found += files
+        elif files:
+            lacks.append(f"{name}: no baseline was measured yet, only {', '.join(sorted(arms))}")
+    return found, lacks
 
 
 def _estimates(places: Places, models: list[str]) -> list[str]:
     """What `specctl plan` says beside it, as an option of the report."""
     file = places.work / "results" / "estimate.json"
+    file.unlink(missing_ok=True)
     command = [places.python, str(LAB / "estimate.py"), "--json", str(file), *models]
     subprocess.run(command, env=places.own_env(), check=False, stdout=subprocess.DEVNULL)
     return ["--estimates", str(file)] if file.exists() else []
@@ -194,4 +299,6 @@ def _report(places: Places, each: list[str], out: Path, more: list[str]) -> int:
     words = ["report", *(f"--each={one}" for one in each), *more, "--baseline", "baseline"]
     words += ["--gpu-hour-usd", price] if price else []
     code, _ = specctl(places, [*words, "--out", str(out)], limit_s=180)
+    if code == 0:
+        say(f"report: {out / 'README.md'}")
     return code

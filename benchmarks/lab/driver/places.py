@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -23,11 +24,19 @@ QUIET = {
 }
 NO_EXTRAS = {"VLLM_USE_DEEP_GEMM": "0", "VLLM_USE_FLASHINFER_SAMPLER": "0"}
 """Of an engine that `pack` made small: what it left out must not be asked for."""
+ROOM = {"VLLM_CPU_KVCACHE_SPACE": "1"}
+"""GiB of a rehearsal's servers, several on one machine, unless it is given."""
+GRACE_S = 10.0
+"""Within which a specctl has ended that Ctrl-C at the terminal reached as well."""
 _BEGIN = time.monotonic()
 
 
 class Stop(Exception):
     """A phase cannot go on; the text says why and what to do."""
+
+
+class Usage(Stop):
+    """What was asked for is not there."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,9 @@ class Places:
         given = os.environ.get("LAB_ENGINE_PATH")
         path += [str(LAB), *([given] if given else [])]
         slim = NO_EXTRAS if site.exists() else {}
-        return {**os.environ, **QUIET, **slim, "PYTHONPATH": os.pathsep.join(path), **more}
+        small = ROOM if self.rehearse else {}
+        path_of = {"PYTHONPATH": os.pathsep.join(path)}
+        return {**small, **os.environ, **QUIET, **slim, **path_of, **more}
 
     def own_env(self, **more: str) -> dict[str, str]:
         """For specctl's process."""
@@ -118,17 +129,48 @@ def specctl(
     try:
         out, _ = process.communicate(timeout=max(1.0, limit_s))
     except subprocess.TimeoutExpired:
-        import signal
-
-        process.send_signal(signal.SIGINT)
-        try:
-            out, _ = process.communicate(timeout=20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            out, _ = process.communicate()
+        out = end(process, 20)
         say(f"stopped after {limit_s:.0f} s; the same call goes on with it")
         return 130, out
+    except KeyboardInterrupt:
+        try:  # a terminal told it too, and told twice it keeps less
+            process.communicate(timeout=GRACE_S)
+        except subprocess.TimeoutExpired:
+            end(process, 12)
+        raise
     return process.returncode, out
+
+
+def end(process: subprocess.Popen[str], within_s: float) -> str:
+    """Tells a specctl to stop in good order; it is killed where it does not.
+
+    Returns:
+        Its stdout, where that is a pipe.
+    """
+    process.send_signal(signal.SIGINT)
+    try:
+        out, _ = process.communicate(timeout=within_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, _ = process.communicate()
+    return out or ""
+
+
+def read(file: Path) -> dict[str, Any]:
+    """A JSON object that was kept; empty where there is none.
+
+    Raises:
+        Stop: it is something else, or half of one.
+    """
+    if not file.exists():
+        return {}
+    try:
+        told = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise Stop(f"{file} is not whole ({error}): move it away, to measure it anew") from error
+    if not isinstance(told, dict):
+        raise Stop(f"{file} holds no result: move it away, to measure it anew")
+    return told
 
 
 def write(places: Places, name: str, value: Any) -> Path:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import time
-import urllib.request
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from driver import places as places_
+from driver import room, up
 from driver.groups import Arm, Group
 from driver.places import LAB, Places, Stop, say
 
-PORT = 8101
 START_S = 420.0
 SPLIT = {
     "NCCL_NVLS_ENABLE": "0",
@@ -95,8 +95,8 @@ def speculation(places: Places, group: Group, arm: Arm) -> dict[str, Any] | None
 def schedule(places: Places, group: Group, k: int) -> list[list[int]]:
     """K by batch, as the sweep gave it, else as the first measurements suggest."""
     file = places.work / "results" / "schedule.json"
-    told = json.loads(file.read_text()) if file.exists() else {}
-    found = (told.get("speculative_config") or {}).get("num_speculative_tokens_per_batch_size")
+    told = places_.read(file).get("speculative_config") or {}
+    found = told.get("num_speculative_tokens_per_batch_size")
     most = group.max_num_seqs
     guess = [[1, 16, k], [17, 64, 3], [65, 128, 1]]
     return found or [[first, min(last, most), n] for first, last, n in guess if first <= most]
@@ -126,36 +126,58 @@ def start(places: Places, group: Group) -> list[str]:
 
     Returns:
         What went wrong, an arm each: the others can be measured all the same.
+
+    Raises:
+        Stop: a port is another's, or a stand-in could not be made.
     """
-    make(places, group)
-    run = places.work / "servers" / group.name
+    up.refuse_others(places, group)
+    run = up.folder(places, group)
     run.mkdir(parents=True, exist_ok=True)
+    down = [arm for arm in group.arms if not up.alive(up.pid_file(places, group, arm))]
+    if down:
+        make(places, group)
     lines, wrong = {}, []
     begin = time.monotonic()
-    for n, arm in enumerate(group.arms):
-        if not _alive(run / f"{arm.name}.pid"):
-            lines[arm.name] = command(places, group, arm, PORT + n)
+    for arm in group.arms:
+        if arm in down:
+            lines[arm.name] = command(places, group, arm, up.port(group, arm))
             _spawn(places, group, arm, lines[arm.name], run)
         if places.rehearse:  # two cores: one after the other
-            wrong += _waited(places, group, arm, PORT + n, run, time.monotonic())
-    for n, arm in enumerate(group.arms):
+            wrong += _waited(places, group, arm, run, time.monotonic())
+    for arm in group.arms:
         if not places.rehearse:
-            wrong += _waited(places, group, arm, PORT + n, run, begin)
-        if answers(PORT + n):
+            wrong += _waited(places, group, arm, run, begin)
+        if up.is_up(places, group, arm):
             _remember(places, group, arm, run)
-    told = {"commands": lines, "ready_s": round(time.monotonic() - begin, 1), "failed": wrong}
-    places_.write(places, f"servers-{group.name}.json", {**told, **_room(group, run)})
+    _told(places, group, lines, wrong, time.monotonic() - begin)
     return wrong
 
 
-def _waited(
-    places: Places, group: Group, arm: Arm, port: int, run: Path, begin: float
-) -> list[str]:
+def _told(
+    places: Places, group: Group, lines: dict[str, list[str]], wrong: list[str], took_s: float
+) -> None:
+    """What was started; of servers that were up already, what was said then."""
+    name = f"servers-{group.name}.json"
+    old = _before(places, name)
+    ready_s = round(took_s, 1) if lines else old.get("ready_s")
+    commands = {**old.get("commands", {}), **lines}
+    told = {"commands": commands, "ready_s": ready_s, "failed": wrong}
+    places_.write(places, name, {**told, **room.held(places, group)})
+
+
+def _before(places: Places, name: str) -> dict[str, Any]:
+    """What was said before; nothing where that is not whole: servers are ended all the same."""
+    with suppress(Stop):
+        return places_.read(places.work / "results" / name)
+    return {}
+
+
+def _waited(places: Places, group: Group, arm: Arm, run: Path, begin: float) -> list[str]:
     try:
-        _wait(places, group, arm, port, run, begin)
+        _wait(places, group, arm, run, begin)
     except Stop as stop:
         say(str(stop))
-        return [f"{arm.name}: {tail(run, arm.name, 3)}"]
+        return [str(stop)]
     return []
 
 
@@ -170,7 +192,7 @@ def _spawn(places: Places, group: Group, arm: Arm, line: list[str], run: Path) -
             line, env=env, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
             start_new_session=True, cwd=LAB,
         )  # fmt: skip
-    (run / f"{arm.name}.pid").write_text(str(process.pid))
+    up.keep(up.pid_file(places, group, arm), process.pid)
 
 
 def _known(places: Places, group: Group, arm: Arm) -> Path:
@@ -190,90 +212,47 @@ def _remember(places: Places, group: Group, arm: Arm, run: Path) -> None:
             shutil.copytree(cache, known, symlinks=True)
 
 
-def _wait(places: Places, group: Group, arm: Arm, port: int, run: Path, begin: float) -> None:
-    while not answers(port):
-        if not _alive(run / f"{arm.name}.pid"):
-            raise Stop(f"{group.name}/{arm.name} ended while starting\n{tail(run, arm.name)}")
+def _wait(places: Places, group: Group, arm: Arm, run: Path, begin: float) -> None:
+    log = run / f"{arm.name}.log"
+    while not up.is_up(places, group, arm):
+        if not up.alive(up.pid_file(places, group, arm)):
+            raise Stop(f"{arm.name}: ended while starting: {cause(log)} ({log})")
         if time.monotonic() - begin > START_S or places.left_s < 5:
-            raise Stop(f"{group.name}/{arm.name} is not ready\n{tail(run, arm.name, 5)}")
+            raise Stop(f"{arm.name}: not ready in time: {cause(log)} ({log})")
         time.sleep(0.5)
     say(f"{group.name}/{arm.name}: ready {time.monotonic() - begin:.0f} s after its start")
 
 
-def tail(run: Path, arm: str, lines: int = 25) -> str:
-    """The end of a server's log."""
-    file = run / f"{arm}.log"
-    return (
-        "\n".join(file.read_text(errors="replace").splitlines()[-lines:]) if file.exists() else ""
-    )
+_ERROR = re.compile(r"\b[\w.]*(?:Error|Exception)\b:? .+")
 
 
-def answers(port: int) -> bool:
-    """Whether a server is ready there."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
-
-
-def _alive(file: Path) -> bool:
-    try:
-        os.kill(int(file.read_text()), 0)
-    except (OSError, ValueError):
-        return False
-    stat = Path(f"/proc/{int(file.read_text())}/stat")
-    with suppress(OSError):
-        return stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    return True
+def cause(log: Path) -> str:
+    """The first error of a server's log: what comes after says that one followed from another."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    found = next((told[0] for line in lines if (told := _ERROR.search(line))), None)
+    return (found or next((line for line in reversed(lines) if line.strip()), "no word"))[:300]
 
 
 def stop(places: Places, group: Group) -> None:
     """Ends the servers that this lab started for a group, each by its process group."""
-    run = places.work / "servers" / group.name
-    pids = {file: int(file.read_text()) for file in run.glob("*.pid")}
-    kept = places.work / "results" / f"servers-{group.name}.json"
-    if pids and kept.exists():  # weighed again: prompts have been read since they started
-        after = {"memory_after_load": _room(group, run)["memory_by_server"]}
-        places_.write(places, kept.name, json.loads(kept.read_text()) | after)
+    run = up.folder(places, group)
+    files = list(run.glob("*.pid"))
+    pids = {file: number for file in files if (number := up.pid(file)) is not None}
+    name = f"servers-{group.name}.json"
+    kept = _before(places, name)
+    if pids and kept:  # weighed again: prompts have been read since they started
+        after = {"memory_after_load": room.held(places, group)["memory_by_server"]}
+        places_.write(places, name, kept | after)
     for pid in pids.values():
         with suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGTERM)
     end = time.monotonic() + 12
-    while time.monotonic() < end and any(_alive(file) for file in pids):
+    while time.monotonic() < end and any(map(up.alive, pids)):
         time.sleep(0.5)
-    for file, pid in pids.items():
+    for pid in pids.values():
         with suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
+    for file in files:
         file.unlink()
     for log in run.glob("*.log"):
         places_.keep_log(places, group.name, log)
-
-
-def _room(group: Group, run: Path) -> dict[str, Any]:
-    """GPU memory, whole and by server, where the driver tells."""
-    whole = _smi("--query-gpu=name,driver_version,memory.total,memory.used")
-    by_pid: dict[int, str] = {}
-    for line in _smi("--query-compute-apps=pid,used_memory"):
-        pid, _, used = line.partition(",")
-        if pid.strip().isdigit():
-            by_pid[int(pid)] = used.strip()
-    groups = {file.stem: int(file.read_text()) for file in run.glob("*.pid")}
-    told = []
-    for process, memory in by_pid.items():
-        with suppress(OSError):
-            owner = os.getpgid(process)
-            told += [
-                {"arm": arm.label or arm.name, "weights": arm.weights, "used": memory}
-                for arm in group.arms
-                if groups.get(arm.name) == owner
-            ]
-    return {"gpu": whole, "memory_by_server": told}
-
-
-def _smi(query: str) -> list[str]:
-    if shutil.which("nvidia-smi") is None:
-        return []
-    line = ["nvidia-smi", query, "--format=csv,noheader"]
-    done = subprocess.run(line, capture_output=True, text=True, check=False)
-    return done.stdout.strip().splitlines()

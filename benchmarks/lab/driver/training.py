@@ -30,12 +30,14 @@ def train(places: Places, asked: argparse.Namespace) -> int:
     out = places.work / "trained" / asked.method
     arguments = line(places, asked, out)
     env = {"SPECCTL_VLLM_PYTHON": str(_engine_shim(places))}
-    code, told = specctl(places, arguments, limit_s=places.left_s - KEEP_S, env=env)
     results = places.work / "results"
     results.mkdir(parents=True, exist_ok=True)
-    if told.strip().startswith("{"):
-        (results / f"train-{asked.method}.json").write_text(told)
-    _bring(places, out, asked.method)
+    try:
+        code, told = specctl(places, arguments, limit_s=places.left_s - KEEP_S, env=env)
+        if told.strip().startswith("{"):
+            (results / f"train-{asked.method}.json").write_text(told)
+    finally:
+        _bring(places, out, asked.method)
     return {0: 0, 1: 0, 130: 1}.get(code, 2)
 
 
@@ -187,7 +189,8 @@ def _bring(places: Places, out: Path, method: str) -> None:
         (results / "logs" / f"train-{method}-{log.name}").write_text(text + "\n")
     weights = out / "head" / "model.safetensors"
     if not weights.exists():
-        say("train: no head yet")
+        if (out / "work").exists():
+            say("train: no head yet")
         return
     places.out.mkdir(parents=True, exist_ok=True)
     held = weights.read_bytes()
