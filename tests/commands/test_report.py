@@ -78,6 +78,14 @@ def test_what_is_missing_is_a_usage_error(file: str, words: list[str]) -> None:
     assert not Path("outputs").exists()
 
 
+def test_a_text_that_speaks_of_specctl_is_somebody_elses_too(file: str) -> None:
+    Path("mine").mkdir()
+    Path("mine/report.md").write_text("notes: the old page was *made by specctl*, I think\n")
+    assert run(file, "--out", "mine").exit_code == 64
+    assert run(file, "--out", "new").exit_code == 0
+    assert run(file, "--out", "new").exit_code == 0  # its own it replaces
+
+
 @pytest.mark.parametrize(
     "name", ["report.md", "report.html", "report.json", "skill-inference-server.md"]
 )

@@ -67,6 +67,16 @@ def test_what_stand_ins_have_in_common_is_said_once(files: tuple[str, str]) -> N
     ]
 
 
+def test_every_model_of_a_stand_in_is_named_beside_it(files: tuple[str, str]) -> None:
+    for name, shape in (("a", "an 8B, BF16"), ("b", "a 70B, FP8")):
+        told = f"a 135M in the shape of {shape}: the cost is that model's"
+        write(Path(f"{name}.json"), replace(read(Path(f"{name}.json")), stand_in=told))
+    write(Path("c.json"), replace(read(Path("a.json")), name="c"))
+    run("--each", files[0], "--each", files[1], "--each", "again=c.json", "--out", "here")
+    text = Path("here/README.md").read_text()
+    assert "in the shape of (8b, again) an 8B, BF16; (70b) a 70B, FP8: the cost" in text
+
+
 def test_a_batch_that_was_not_measured_is_a_dash(files: tuple[str, str]) -> None:
     both(files)
     text = Path("here/README.md").read_text()

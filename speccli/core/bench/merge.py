@@ -16,6 +16,7 @@ APART = 0.02
 OTHER = 0.5
 """Share from which on they are other prompts: templates add tokens to short ones."""
 _APART = "blocks: several files, measured one after the other"
+_ROWS = "requests a row"
 _IN_TURNS = "interleaved within each of several files"
 
 
@@ -94,12 +95,12 @@ def _word(value: object) -> str:
 def _provenance(first: Result, second: Result) -> Provenance:
     """What both say; `order` says that they were apart, and in what they differ."""
     one, other = first.provenance, second.provenance
-    others = _differ(first, second)
-    order = _IN_TURNS if _in_turns(first, second) and not others else _APART
-    told = one.order if one.order and one.order.startswith(order) else order
-    if first.load.requests != second.load.requests:
-        others.append(f"requests a row {first.load.requests} and {second.load.requests}")
-    apart = "; ".join([told, *(each for each in others if each not in told)])
+    order = _IN_TURNS if _in_turns(first, second) else _APART
+    merged = one.order is not None and one.order.startswith((_APART, _IN_TURNS))
+    known = str(one.order).split("; ")[1:] if merged else []
+    rows = any(each.startswith(_ROWS) for each in known)  # a merged bench has the least of them
+    more = (e for e in _differ(first, second) if not (e in known or (rows and _ROWS in e)))
+    apart = "; ".join([order, *known, *more])
     return replace(
         one,
         runner=one.runner if one.runner == other.runner else f"{one.runner}+{other.runner}",
@@ -120,6 +121,9 @@ def _in_turns(one: Result, other: Result) -> bool:
     """Whether no comparison crosses from file to file: arms of a load took turns in each."""
     if not all("interleaved" in (each.provenance.order or "") for each in (one, other)):
         return False
+    had, has = ({a.name: a.engine.get("version") for a in each.arms} for each in (one, other))
+    if _elsewhere(one, other) or any(had[arm] != has[arm] for arm in had.keys() & has.keys()):
+        return False
     mine, others = _arms_by_load(one), _arms_by_load(other)
     return all(mine[load] == others[load] for load in mine.keys() & others.keys())
 
@@ -127,14 +131,15 @@ def _in_turns(one: Result, other: Result) -> bool:
 def _arms_by_load(result: Result) -> dict[tuple[object, ...], set[str]]:
     found: dict[tuple[object, ...], set[str]] = {}
     for row in result.rows:
+        if not row.usable:
+            continue
         found.setdefault((row.batch, row.rate, row.dataset), set()).add(row.arm)
     return found
 
 
 def _differ(one: Result, other: Result) -> list[str]:
     """What need not be the same, and may be why numbers are not."""
-    gpus = [str((each.provenance.gpu or {}).get("name") or "not told") for each in (one, other)]
-    found = [f"GPU {gpus[0]} and {gpus[1]}"] if gpus[0] != gpus[1] else []
+    found = _elsewhere(one, other)
     versions = sorted(
         {
             f"{arm.engine['kind']} {arm.engine.get('version')}"
@@ -142,12 +147,21 @@ def _differ(one: Result, other: Result) -> list[str]:
             if arm.engine.get("kind")
         }
     )
+    if len(versions) > 1:
+        found.append(f"engine {' and '.join(versions)}")
+    if one.load.requests != other.load.requests:
+        found.append(f"{_ROWS} {one.load.requests} and {other.load.requests}")
+    return found
+
+
+def _elsewhere(one: Result, other: Result) -> list[str]:
+    """Another GPU, or prompts that may be others."""
+    gpus = [str((each.provenance.gpu or {}).get("name") or "not told") for each in (one, other)]
+    found = [f"GPU {gpus[0]} and {gpus[1]}"] if gpus[0] != gpus[1] else []
     for had in one.datasets:
         for each in other.datasets:
             if had.name == each.name and None in {had.sha256, each.sha256}:
                 found.append(f"prompts of {had.name} not known to be the same")
-    if len(versions) > 1:
-        found.append(f"engine {' and '.join(versions)}")
     return found
 
 

@@ -53,8 +53,11 @@ def answers(several: Several) -> list[str]:
 
 def badges(several: Several) -> list[str]:
     """What no reader may miss, once each; what several begin and end with alike is said once."""
-    found = {words.badge(report): name for name, report in reversed(several.parts)}
-    named = [(name, badge) for badge, name in reversed(found.items()) if badge]
+    found: dict[str, list[str]] = {}
+    for name, report in several.parts:
+        if badge := words.badge(report):
+            found.setdefault(badge, []).append(name)
+    named = [(", ".join(names), badge) for badge, names in found.items()]
     stands = [(name, badge) for name, badge in named if badge.startswith(words.STAND_IN)]
     others = [badge for _, badge in named if not badge.startswith(words.STAND_IN)]
     return [*others, *_together(stands)]

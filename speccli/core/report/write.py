@@ -60,7 +60,7 @@ def save(files: Mapping[Path, str], *, force: bool = False) -> list[Path]:
 
 
 _OURS = re.compile(
-    rb"made by specctl|\A\{\s*\"schema\": \"specctl\.report/"
+    rb"made by specctl(\*\s*\Z|, \d{4}-\d\d-\d\d</)|\A\{\s*\"schema\": \"specctl\.report/"
     rb"|\A# Is speculation worth it|\A---\nname: inference-server-"
 )
 """What a report of ours has: its foot, its schema, its title or a card's name."""

@@ -63,6 +63,28 @@ def test_files_whose_arms_took_turns_at_each_load_are_no_blocks(tmp_path: Path) 
     assert not any("not in turns" in note for note in compare(merged).notes)
 
 
+def test_arms_of_two_versions_may_have_taken_turns_all_the_same(tmp_path: Path) -> None:
+    def upgraded(result: Result) -> Result:
+        arms = (
+            replace(a, engine={"kind": "vllm", "version": v})
+            for a, v in zip(result.arms, "12", strict=True)
+        )
+        return in_turns(replace(result, arms=tuple(arms)))
+
+    merged = read_all(files(tmp_path, upgraded(one(seed=1)), upgraded(one(seed=2))))
+    assert str(merged.provenance.order).startswith("interleaved within each of several files")
+
+
+def test_what_two_files_differ_in_is_not_told_again_of_the_third(tmp_path: Path) -> None:
+    few, many = (
+        bench([PLAIN, Planted("eagle3", {8: 1.5})], batches=(8,), prompts=n) for n in (8, 30)
+    )
+    more = bench([PLAIN], batches=(8,), prompts=30, seed=5)
+    merged = read_all(files(tmp_path, *map(in_turns, (many, few, more))))
+    assert str(merged.provenance.order).startswith("blocks: several files")
+    assert str(merged.provenance.order).count("requests a row") == 1
+
+
 def test_a_further_arm_of_another_file_was_not_in_turns(tmp_path: Path) -> None:
     whole = in_turns(one())
     merged = read_all(files(tmp_path, whole, only(in_turns(one(seed=2)), "none")))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from speccli.core.errors import ExitCode, SpecctlError
-from speccli.core.fallback.retry import AWAY_S, persistently
+from speccli.core.fallback.retry import ABSENCES, AWAY_S, persistently
 from speccli.core.kube.errors import Denied, TimedOut
 from tests.core.deploy.test_cluster import Heard
 
@@ -53,6 +53,14 @@ def test_absences_with_answers_between_them_are_each_waited_for() -> None:
     tries = Tries(10.0, 10.0, 600.0, 10.0, 600.0, 10.0, 10.0)
     assert tries.run() == "done"
     assert tries.now > 4 * AWAY_S
+
+
+def test_a_late_call_that_nobody_ever_answers_is_given_up() -> None:
+    """A webhook that hangs: the calls before it are answered, so that each try is a long one."""
+    tries = Tries(*[31.0] * 5000)
+    with pytest.raises(SpecctlError, match=f", {ABSENCES} times in the middle of a move"):
+        tries.run()
+    assert tries.now < 2 * AWAY_S
 
 
 def test_a_refusal_is_no_absence() -> None:
