@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from driver import room
 from driver.groups import GROUPS
 from driver.main import PHASES
 
@@ -15,10 +16,15 @@ LAB = ROOT / "benchmarks/lab"
 README = (LAB / "README.md").read_text(encoding="utf-8")
 
 
-def first_cells(heading: str) -> str:
-    """The first column of the table with this heading."""
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the table whose first column has this heading."""
     table = README.partition(f"| {heading} |")[2].partition("\n\n")[0]
-    return " ".join(row.split("|")[1] for row in table.splitlines()[2:])
+    return [row.split("|")[1:-1] for row in table.splitlines()[2:]]
+
+
+def first_cells(heading: str) -> str:
+    """Its first column."""
+    return " ".join(cells[0] for cells in rows(heading))
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -29,6 +35,14 @@ def test_every_phase_is_explained(phase: str) -> None:
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_group_is_in_the_table(group: str) -> None:
     assert f"`{group}`" in first_cells("group")
+
+
+def test_groups_take_the_memory_that_the_table_says() -> None:
+    for names, gib, *_ in rows("group"):
+        groups = [GROUPS[name] for name in re.findall(r"`([^`]+)`", names)]
+        told = [int(size) for size in re.findall(r"(?:2 × )?(\d+)", gib)]
+        assert told == [round(room.need(group)) for group in groups]
+        assert ("2 ×" in gib) == (groups[0].gpus == 2)
 
 
 def test_every_variable_is_in_the_table() -> None:
