@@ -57,7 +57,11 @@ def _kept(places: Places, asked: argparse.Namespace) -> int:
 
 @contextmanager
 def _told_once() -> Iterator[None]:
-    """The first SIGINT or SIGTERM interrupts; what is ended and kept then is not cut off."""
+    """The first SIGINT or SIGTERM interrupts; what is ended and kept then is not cut off.
+
+    In the background too, where a shell has SIGINT ignored: a specctl that inherits that could not
+    be told that its time is up.
+    """
     numbers = (signal.SIGINT, signal.SIGTERM)
 
     def told(*_: object) -> None:
@@ -188,6 +192,9 @@ def _parser() -> argparse.ArgumentParser:
                 "phases:",
                 *(f"  {name:<10}{what}" for name, what in PHASES.items()),
                 "",
+                "environment:",
+                *(f"  {name:<18}{what}" for name, what in ENVIRONMENT.items()),
+                "",
                 "After --: more of `specctl draft train` (train), of `kernels_check` (check).",
                 "Exit codes: 0 done, 1 there is more to do, 2 something failed or was left out,",
                 "3 not to be told (lossless), 64 usage, 130 interrupted.",
@@ -252,4 +259,14 @@ PHASES = {
     "train": "a head, by `specctl draft train`",
     "collect": "lab.tar.gz of all results; every phase but the next ends with it",
     "report": "pages of all results, in WORK/report",
+}
+ENVIRONMENT = {
+    "LAB_PYTHON": "runs specctl; else the Python of this",
+    "LAB_ENGINE": "has torch and vLLM; else the Python of this",
+    "LAB_ENGINE_PATH": "put on the engine's PYTHONPATH: further modules for it",
+    "LAB_MODEL": "the small target; else WORK/kit/smollm2-135m",
+    "LAB_DATA": "prompts; else WORK/kit/data",
+    "LAB_HEADS": "heads by name, as p-eagle/; else WORK/kit/heads",
+    "LAB_GPU_HOUR_USD": "report: adds what a token costs",
+    "LAB_DIR, OUT": "as --work, --out",
 }

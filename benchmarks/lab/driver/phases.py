@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -180,10 +181,10 @@ def drift(places: Places, group: Group) -> int:
         if recorder.poll() is not None:
             raise Stop(f"drift: the recording ended by itself, with {recorder.returncode}")
     except BaseException:
-        places_.end(recorder, 10)
+        places_.end(recorder, 10, signal.SIGTERM)
         recording.unlink(missing_ok=True)
         raise
-    places_.end(recorder, 10)
+    places_.end(recorder, 10, signal.SIGTERM)
     phases = [{"phase": phase, **each} for (phase, _, _), each in zip(DRIFT, told, strict=True)]
     places_.write(places, kept.name, {"phases": phases, "seconds": seconds})
     return 0

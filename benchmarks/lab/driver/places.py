@@ -141,13 +141,13 @@ def specctl(
     return process.returncode, out
 
 
-def end(process: subprocess.Popen[str], within_s: float) -> str:
+def end(process: subprocess.Popen[str], within_s: float, how: int = signal.SIGINT) -> str:
     """Tells a specctl to stop in good order; it is killed where it does not.
 
     Returns:
         Its stdout, where that is a pipe.
     """
-    process.send_signal(signal.SIGINT)
+    process.send_signal(how)
     try:
         out, _ = process.communicate(timeout=within_s)
     except subprocess.TimeoutExpired:
