@@ -73,7 +73,9 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Places]:
         ("OUT", tmp_path / "out"),
     ):
         monkeypatch.setenv(name, str(value))
-    monkeypatch.setattr(up, "PORT", 21000 + os.getpid() % 4000 * 10)
+    for name in ("LAB_HEADS", "LAB_ENGINE_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(up, "PORT", 10000 + os.getpid() % 1500 * 10)
     monkeypatch.setattr(up, "GOING_S", 0.0)
     made = Places(tmp_path / "work", tmp_path / "out", 600, rehearse=True)
     yield made
