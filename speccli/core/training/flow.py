@@ -112,6 +112,8 @@ def _train(
     prepared = prepare(wanted)
     if prepared.near:
         tell(Told("prompts", "said", {"left_out_as_near_a_test": prepared.near}))
+    for warning in prepared.warnings:
+        tell(Told("prompts", "said", {"warning": warning}))
     fresh = []
 
     def heard(told: Told) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ HELD_OUT = 1000
 """Prompts of each dataset that are never trained on: the first in the order that a bench takes."""
 TESTS = ("mtbench", "humaneval")
 """Never trained on, whole."""
+_MUCH = 0.2
+"""Of a source's prompts, left out as near a test: from here on it is said, and why."""
 _FREE = {"minutes", "steps", "save_every_s", "measure_every_s", "batch_tokens"}
 """What may differ when a job goes on: how long it is to train, how often it is looked at, and what
 must be lowered where the GPU has no room, for the answers are as good as before."""
@@ -66,13 +68,35 @@ class Prepared:
     """Prompts that will be answered."""
     near: int = 0
     """Prompts left out because a test asks nearly the same."""
+    warnings: tuple[str, ...] = ()
+    """What the caller should know of its prompts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What of a source may be trained on."""
+
+    name: str
+    share: float | None
+    prompts: list[datasets.Prompt]
+    before: int
+    """Prompts, with those that are near one of a test."""
+
+    @property
+    def near(self) -> int:
+        return self.before - len(self.prompts)
+
+    def lost(self) -> str:
+        """How many are left out, in words."""
+        return f"{self.name}: {self.near:,} of {self.before:,} prompts are near one of a test"
 
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    train: list[datasets.Prompt] = field(default_factory=list)
-    tests: list[Prompts] = field(default_factory=list)
-    near: int = 0
+    train: list[datasets.Prompt]
+    tests: list[Prompts]
+    near: int
+    warnings: tuple[str, ...]
 
 
 def prepare(wanted: Wanted) -> Prepared:
@@ -96,7 +120,9 @@ def prepare(wanted: Wanted) -> Prepared:
         _write(file, json.dumps(document, indent=1))
     except OSError as error:
         raise UsageError(f"cannot write below {wanted.out}: {error.strerror}") from error
-    return Prepared(file, document, tuple(split.tests), len(split.train), split.near)
+    return Prepared(
+        file, document, tuple(split.tests), len(split.train), split.near, split.warnings
+    )
 
 
 def _line(prompt: datasets.Prompt, test: str | None = None) -> str:
@@ -119,7 +145,7 @@ def _split(wanted: Wanted) -> _Split:
             )
         found = datasets.load(name, folder=wanted.folder)
         held = min(wanted.held_out, len(found.prompts) // 5)
-        parts.append((found.prompts[held:], share))
+        parts.append((name, found.prompts[held:], share))
         if held:
             note = f"first {held} of {len(found.prompts)}: held out of training"
             tests.append(Prompts(found.name, found.source, found.prompts[:held], note))
@@ -129,13 +155,35 @@ def _split(wanted: Wanted) -> _Split:
             tests.append(datasets.load(name, folder=wanted.folder))
         except UsageError:
             continue  # an extra where it is installed, not a need
-    known = near.Known(p.text for test in tests for p in test.prompts)
-    apart = [([p for p in prompts if not known.has(p.text)], share) for prompts, share in parts]
-    train = mix.mixed(apart)
+    made = [_apart(name, prompts, share, tests) for name, prompts, share in parts]
+    train = mix.mixed([(source.prompts, source.share) for source in made])
     if not train:
-        raise UsageError(f"nothing to train on in {', '.join(wanted.data)}")
-    left_out = sum(len(prompts) for prompts, _ in parts) - sum(len(p) for p, _ in apart)
-    return _Split(train[: wanted.prompts], tests, left_out)
+        raise _nothing(made)
+    warnings = tuple(
+        f"{source.lost()}, and left out" for source in made if source.near > _MUCH * source.before
+    )
+    near = sum(source.near for source in made)
+    return _Split(train[: wanted.prompts], tests, near, warnings)
+
+
+def _apart(
+    name: str, prompts: Sequence[datasets.Prompt], share: float | None, tests: Sequence[Prompts]
+) -> _Source:
+    """A source without what a test asks as well."""
+    known = near.Known((p.text for t in tests for p in t.prompts), (p.text for p in prompts))
+    return _Source(name, share, [p for p in prompts if not known.has(p.text)], len(prompts))
+
+
+def _nothing(sources: Sequence[_Source]) -> UsageError:
+    """Why nothing can be trained on: with shares, one empty source is enough."""
+    empty = [source for source in sources if not source.prompts]
+    told = "; ".join(s.lost() if s.before else f"{s.name} has no prompts" for s in empty)
+    hint = "give prompts of more kinds, or fewer tests to keep them apart from (--test)"
+    if not any(source.near for source in empty):
+        hint = "give a file with prompts"
+    elif len(empty) < len(sources):
+        hint = f"leave it out, or give no shares; or {hint}"
+    return UsageError(f"nothing to train on: {told}", hint=hint)
 
 
 def _document(wanted: Wanted) -> dict[str, Any]:

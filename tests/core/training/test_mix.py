@@ -1,5 +1,7 @@
 """Sources with shares, and prompts that a test asks as well."""
 
+import random
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -86,3 +88,36 @@ def test_near_is_the_same_words_in_the_same_order(text: str, near: bool) -> None
 def test_short_prompts_are_the_same_or_not() -> None:
     assert Known(["Go  on"]).has("go on")
     assert not Known(["go on then"]).has("go on now")
+
+
+def templated(count: int, seed: int, words: int = 36) -> list[str]:
+    """Prompts of one application: the same preamble, and some words of their own."""
+    rng = random.Random(seed)
+    preamble = " ".join(f"p{n}" for n in range(words))
+    return [
+        f"{preamble} " + " ".join(f"w{rng.randrange(3000)}" for _ in range(14))
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("words", [36, 300])
+def test_what_a_whole_source_has_in_common_makes_no_two_prompts_near(words: int) -> None:
+    tests, source = templated(50, 1, words), templated(400, 2, words)
+    known = Known(tests, among=source)
+    assert not [text for text in source if known.has(text)]
+    assert known.has(tests[3].upper())
+    last = tests[3].rpartition(" ")
+    assert known.has(f"{last[0]} other"), "what they do not have in common still counts"
+
+
+def test_a_question_asked_again_in_a_small_source_is_no_preamble() -> None:
+    again = [f"{ASKED} {n}" for n in range(15)]
+    assert all(Known([ASKED], among=again).has(text) for text in again)
+
+
+def test_many_prompts_of_one_template_are_compared_in_moments() -> None:
+    tests, source = templated(1000, 1), templated(5000, 2)
+    begun = time.process_time()
+    known = Known(tests, among=source)
+    assert not any(known.has(text) for text in source)
+    assert time.process_time() - begun < 5, "about a second, and ten where each is met with all"

@@ -183,6 +183,45 @@ def test_what_a_test_asks_nearly_is_not_trained_on_and_counted(tmp_path: Path) -
     assert (made.trained_on, made.near) == (1, 1)
 
 
+def _rows(path: Path, texts: list[str]) -> str:
+    path.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in texts))
+    return str(path)
+
+
+def test_prompts_of_one_application_are_trained_on(tmp_path: Path) -> None:
+    preamble = " ".join(f"word{n}" for n in range(36))
+    asked = [" ".join([preamble, *(f"{n}x{m}" for m in range(14))]) for n in range(200)]
+    data = (_rows(tmp_path / "served.jsonl", asked),)
+    made = job.prepare(_wanted(tmp_path, data=data))
+    assert (made.trained_on, made.near, made.warnings) == (160, 0, ())
+
+
+def test_a_source_of_which_much_is_near_a_test_is_told(tmp_path: Path) -> None:
+    words = "write a script that restarts every engine of the pool and waits for each, at {}"
+    test = _rows(tmp_path / "t.jsonl", [words.format("noon")])
+    near = [words.format(n) for n in range(3)]
+    other = [f"how long is a piece of string {n}" for n in range(6)]
+    served = _rows(tmp_path / "served.jsonl", near + other)
+    made = job.prepare(_wanted(tmp_path, data=(served,), tests=(test,), held_out=0))
+    assert made.warnings == (f"{served}: 3 of 9 prompts are near one of a test, and left out",)
+
+
+@pytest.mark.parametrize("shares", [("", None), ("=0.7", "=0.3")])
+def test_nothing_to_train_on_says_which_source_lost_how_many_and_what_to_do(
+    tmp_path: Path, shares: tuple[str, str | None]
+) -> None:
+    words = "write a script that restarts every engine of the pool and waits for each, at {}"
+    test = _rows(tmp_path / "t.jsonl", [words.format("noon")])
+    served = _rows(tmp_path / "served.jsonl", [words.format(n) for n in range(7)])
+    data = (served + shares[0],)
+    if shares[1] is not None:
+        data += (_rows(tmp_path / "o.jsonl", [f"other {n}" for n in range(9)]) + shares[1],)
+    with pytest.raises(UsageError, match=r"served\.jsonl: 7 of 7 prompts are near") as caught:
+        job.prepare(_wanted(tmp_path, data=data, tests=(test,), held_out=0))
+    assert caught.value.hint is not None
+    assert ("give no shares" in caught.value.hint) is (shares[1] is not None)
+
+
 def test_sources_with_shares_are_mixed(tmp_path: Path) -> None:
     (tmp_path / "d.jsonl").write_text(
         "".join(json.dumps({"prompt": f"other thing {i}"}) + "\n" for i in range(40))
