@@ -59,6 +59,8 @@ class Trainer:
         self.optimizer = self._optimizer()
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
         self.state = State()
+        self.finite = torch.ones((), dtype=torch.bool, device=self.device)
+        self.kept: int | None = None
         self.stopped = False
         self.held = Held(job, self.target, self.unroll)
         self.log = Log(job.work / LOG)
@@ -161,6 +163,7 @@ class Trainer:
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.trained, 1.0)
         self.optimizer.step()
+        self.finite &= torch.isfinite(loss.detach()) & torch.isfinite(norm)
         self.state.step += 1
         self.state.tokens += sum(len(self.corpus.documents[i]) for i in pack)
         return loss.detach(), norm
@@ -168,9 +171,8 @@ class Trainer:
     def _tell(
         self, progress: Progress, share: float, loss: torch.Tensor, norm: torch.Tensor
     ) -> None:
+        self._sound()
         lost, steep = loss.item(), norm.item()
-        if not math.isfinite(lost):
-            raise Failed("diverged", f"the loss is {lost} at step {self.state.step}", "lower lr")
         spent = self.state.spent_s
         rate = self.log.rate(self.state.tokens, spent)
         facts = {
@@ -189,8 +191,32 @@ class Trainer:
     def _file(self) -> Path:
         return self.job.work / CHECKPOINT
 
+    def _sound(self) -> None:
+        """That no step was of a loss or a gradient that is none: the weights are spoilt by one.
+
+        To know is to wait for the device, so it is asked where that is due anyway.
+
+        Raises:
+            Failed: one was.
+        """
+        if self.finite.item():
+            return
+        before = "no checkpoint was written before"
+        if self.kept is not None:
+            before = f"{self._file()} is of step {self.kept}, before that"
+        raise Failed(
+            "diverged",
+            f"the loss or its gradient was not finite by step {self.state.step}; {before}",
+            "run it again with a lower training.lr and training.head_lr: the answers are kept",
+        )
+
     def save(self) -> None:
-        """Everything that going on needs, whole or not at all."""
+        """Everything that going on needs, whole or not at all.
+
+        Raises:
+            Failed: it diverged; the checkpoint before stays as it is.
+        """
+        self._sound()
         trained = {n: p.detach() for n, p in self.head.named_parameters() if p.requires_grad}
         held = self._file().with_suffix(".part")
         torch.save(
@@ -203,6 +229,7 @@ class Trainer:
             held,
         )
         held.replace(self._file())
+        self.kept = self.state.step
 
     def _resume(self) -> None:
         if not self._file().exists():
@@ -218,6 +245,7 @@ class Trainer:
         self.head.load_state_dict(kept["head"], strict=False)
         self.optimizer.load_state_dict(kept["optimizer"])
         self.state = State(**kept["state"])
+        self.kept = self.state.step
         tell("said", stage="train", goes_on_from_step=self.state.step)
 
     def _stopped(self) -> dict[str, Any]:
