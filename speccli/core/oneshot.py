@@ -62,6 +62,8 @@ async def ask(
     note = poller.source.recording.note if isinstance(poller.source, ReplaySource) else None
     if note:
         snapshot = replace(snapshot, note=note)
+    elif snapshot.pooled is not None:  # no engine has a state that would tell it
+        note = snapshot.note
     return Answer(snapshot, evaluate(snapshot, opened.thresholds), note)
 
 

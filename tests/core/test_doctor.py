@@ -8,7 +8,7 @@ import socket
 import ssl
 import subprocess
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -25,6 +25,7 @@ from speccli.core.doctor.probe import skew_of
 from speccli.core.sim import Fault, build_fleet
 from speccli.core.sim.server import SimServer
 from speccli.core.sources.certificate import expiry
+from speccli.core.sources.promql import RULES_VERSION
 
 Handler = Callable[[web.Request], object]
 STARTED = 1_795_000_000
@@ -417,8 +418,8 @@ def test_the_end_of_any_certificate_of_openssl_is_read(tmp_path: Path) -> None:
 # ---- a Prometheus ----
 
 
-def answering(values: dict[str, float | None]) -> Handler:
-    """PromQL by the beginning of the expression."""
+def answering(values: dict[str, float | None], rules: Sequence[str] = ()) -> Handler:
+    """PromQL by the beginning of the expression; versions of the recording rules there."""
 
     async def query(request: web.Request) -> web.Response:
         form = {**request.query, **dict(await request.post())}
@@ -426,14 +427,19 @@ def answering(values: dict[str, float | None]) -> Handler:
         value = next((v for begins, v in values.items() if expression.startswith(begins)), None)
         now = time.time()
         result = [] if value is None else [{"metric": {}, "value": [now, str(value)]}]
+        if expression.startswith("group by (version"):
+            of = ({"version": v, "engine_kind": "vllm"} for v in rules)
+            result = [{"metric": metric, "value": [now, "1"]} for metric in of]
         data = {"resultType": "vector", "result": result}
         return web.json_response({"status": "success", "data": data})
 
     return query
 
 
-async def prometheus(tmp_path: Path, values: dict[str, float | None]) -> list[Check]:
-    async with serving("", routes=[("/api/v1/query", answering(values))]) as url:
+async def prometheus(
+    tmp_path: Path, values: dict[str, float | None], rules: Sequence[str] = ()
+) -> list[Check]:
+    async with serving("", routes=[("/api/v1/query", answering(values, rules))]) as url:
         return await look(tmp_path, prometheus=url, selector='namespace="prod"')
 
 
@@ -443,6 +449,28 @@ async def test_a_prometheus_that_knows_the_pool(tmp_path: Path) -> None:
     assert [c.state for c in checks] == ["ok"] * 4
     assert one(checks, "engines").what == '12 with namespace="prod"'
     assert one(checks, "freshness").what == "the newest sample is 7 s old"
+
+
+@pytest.mark.parametrize(
+    ("rules", "state", "what", "fix"),
+    [
+        pytest.param([RULES_VERSION], "ok", f"version {RULES_VERSION}, as", "", id="ours"),
+        pytest.param(["1"], "warn", "there are version 1, this", "alert rules", id="older"),
+        pytest.param(["1", RULES_VERSION], "warn", "versions 1 and", "unload version 1", id="both"),
+        pytest.param(
+            [RULES_VERSION, "1"], "warn", "versions 1 and", "unload version 1", id="both2"
+        ),
+    ],
+)
+async def test_recording_rules_of_another_version_are_told(
+    rules: list[str], state: str, what: str, fix: str, tmp_path: Path
+) -> None:
+    told: dict[str, float | None] = {"vector(time())": time.time(), "count(": 12, "min(": 7}
+    check = one(await prometheus(tmp_path, told, rules), "rules")
+    assert check.state == state
+    assert what in check.what
+    assert fix in check.fix
+    assert bool(check.fix) == (state == "warn")
 
 
 async def test_a_prometheus_that_knows_no_engine(tmp_path: Path) -> None:

@@ -374,7 +374,7 @@ async def test_a_pooled_fleets_charts_begin_with_what_was_before(world: World, r
         await until(poller, lambda _: world.small.pages >= 12)  # a minute of it
         api, selector = poller.source.api, poller.source.selector
         # Up to what is there whole, as a pooled fleet asks: rules may be being evaluated now.
-        answer = await api.query(complete() if rules else newest(selector))
+        answer = await api.query(complete(120) if rules else newest(selector))
         (end,) = [series.value for series in answer.series]
         assert end is not None
         points = await past(api, selector, [VLLM], end=end, rules=rules)

@@ -13,6 +13,8 @@ from speccli.core.doctor.server import MAX_SKEW_S
 from speccli.core.engines.registry import ADAPTERS
 from speccli.core.errors import DeadlineError, SourceError, UnreachableError, UsageError
 from speccli.core.sources.promapi import Answer, PrometheusApi
+from speccli.core.sources.promql import RULES_VERSION, rules_there
+from speccli.core.sources.recorded import loaded
 from speccli.core.sources.scrape import Access
 from speccli.core.views.format import duration
 
@@ -75,8 +77,10 @@ async def _asked(api: PrometheusApi, selector: str | None) -> AsyncIterator[Chec
     yield _check(api, "reach", "ok", f"answers PromQL in {seconds * 1000:,.0f} ms")
     yield _clock(api, probe, sent + seconds / 2, seconds / 2)
     series = _series(selector)
-    count, age = await asyncio.gather(
-        api.query(f"count({series})"), api.query(f"min(time() - timestamp({series}))")
+    count, age, rules = await asyncio.gather(
+        api.query(f"count({series})"),
+        api.query(f"min(time() - timestamp({series}))"),
+        api.query(rules_there()),
     )
     pool = f"with {selector}" if selector else "of vLLM or SGLang"
     engines = _value(count)
@@ -97,6 +101,18 @@ async def _asked(api: PrometheusApi, selector: str | None) -> AsyncIterator[Chec
         )
     else:
         yield _check(api, "freshness", "ok", f"the newest sample is {duration(old)} old")
+    if rules.series:
+        yield _rules(api, rules)
+
+
+def _rules(api: PrometheusApi, answer: Answer) -> Check:
+    there = loaded(answer.series)
+    if there.note is None:
+        what = f"recording rules are version {RULES_VERSION}, as this specctl reads"
+        return _check(api, "rules", "ok", what)
+    what, _, fix = there.note.partition(": ")
+    why = "a large fleet is summed anew at every look, by Prometheus"
+    return _check(api, "rules", "warn", what, why, fix)
 
 
 def _clock(api: PrometheusApi, probe: Answer, here: float, error: float) -> Check:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from speccli.core.engines.base import Adapter
 from speccli.core.sources import promql
 from speccli.core.sources.promapi import PrometheusApi, Series
+from speccli.core.sources.recorded import of_our_version
 from speccli.core.stats.snapshot import TrailPoint
 
 MOST_ENGINES = 512
@@ -54,7 +55,7 @@ def _expressions(
     if rules:
         names = promql.Matcher("__name__", "=~", "specctl:.+:(rate2m|sum)")
         slots = promql.one_of("slot", _SLOTS)
-        yield f"sum by (slot) ({selector.braces(names, slots)})"
+        yield of_our_version(f"sum by (slot) ({selector.braces(names, slots)})")
         return
     for adapter in adapters:
         fleet = promql.Fleet(adapter, selector, step)

@@ -12,19 +12,21 @@ import contextlib
 import math
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from speccli.core.engines.base import Adapter, Histogram
 from speccli.core.engines.registry import adapter_named
 from speccli.core.errors import SourceError
 from speccli.core.sources import promql
+from speccli.core.sources.census import Census
 from speccli.core.sources.naming import address_of
 from speccli.core.sources.past import MOST_ENGINES, past
 from speccli.core.sources.promapi import Answer
-from speccli.core.sources.prometheus import Census, PrometheusSource, rounds_of
+from speccli.core.sources.prometheus import PrometheusSource, rounds_of
 from speccli.core.sources.recorded import complete, recorded, recorded_window
 from speccli.core.sources.tables import (
+    FleetPool,
     Table,
     buckets_of,
     grown,
@@ -44,25 +46,6 @@ _EVENTS = 200
 _UNBINNED = "latency by batch size needs every engine's own samples; this fleet is pooled"
 _PENDING = "the buckets are still being fetched"
 _NO_RULES = "install manifests/monitoring/recording-rules.yaml in Prometheus"
-
-
-class FleetPool(Pool):
-    """A pool whose histograms were summed elsewhere."""
-
-    def __init__(
-        self,
-        increases: Iterable[Increase],
-        histograms: Mapping[str, Buckets],
-        absent: Mapping[str, str],
-    ) -> None:
-        """`absent`: why a histogram is not there, by field."""
-        super().__init__(increases)
-        self._histograms = histograms
-        self.absent = absent
-
-    def histogram(self, field: str) -> Buckets | None:
-        """A histogram over every member that has it."""
-        return self._histograms.get(field)
 
 
 @dataclass(slots=True)
@@ -92,6 +75,8 @@ class _Round:
 
     at: float
     window_s: float
+    rules: bool
+    """Whether recording rules were read."""
     engines: Mapping[str, int]
     tables: Mapping[str, Table]
     up: int | None = None
@@ -137,10 +122,7 @@ class PooledFleet:
         self._census = await self._source.count()
         for kind in self._census.engines:
             self._kinds.setdefault(kind, _Kind(adapter_named(kind)))
-        window_s = max(self.window_s or 60.0, 4 * self._census.interval_s)
-        if self._census.rules:
-            window_s = recorded_window(window_s)
-        found = await self._ask(await self._newest(), window_s)
+        found = await self._ask(*await self._moment())
         first = self.last is None
         self._fetch_buckets(found)
         if not quick and self._buckets_task is not None:
@@ -158,24 +140,31 @@ class PooledFleet:
 
     # Questions ----------------------------------------------------------------------------------
 
-    async def _newest(self) -> float:
-        """The instant to ask about, Unix seconds: the newest sample's, or the rules'.
+    async def _moment(self) -> tuple[float, float, bool]:
+        """The instant to ask about, Unix seconds, the window, and whether rules answer for it.
 
-        The server's present would lie beyond what a slow scrape or a lagging store has delivered,
-        and `increase()` takes the missing samples for missing growth.
+        The instant is the newest sample's, or the rules': the server's present would lie beyond
+        what a slow scrape or a lagging store has delivered, and `increase()` takes the missing
+        samples for missing growth.
         """
-        rules = self._census.rules
-        answer = await self._api.query(
-            complete() if rules else promql.newest(self._source.selector)
-        )
-        newest = next((series.value for series in answer.series), None)
-        return self._api.now() if newest is None else newest + 0.001
+        window_s = max(self.window_s or 60.0, 4 * self._census.interval_s)
+        if self._census.rules:
+            wide_s = recorded_window(window_s)
+            recorded_at = await self._time(complete(wide_s))
+            if recorded_at is not None:
+                return recorded_at + 0.001, wide_s, True
+        newest = await self._time(promql.newest(self._source.selector))
+        return self._api.now() if newest is None else newest + 0.001, window_s, False
 
-    async def _ask(self, at: float, window_s: float) -> _Round:
+    async def _time(self, expression: str) -> float | None:
+        answer = await self._api.query(expression)
+        return next((series.value for series in answer.series), None)
+
+    async def _ask(self, at: float, window_s: float, rules: bool) -> _Round:
         presence = time.monotonic() - self._present_at > 30.0
         answers = await asyncio.gather(
             self._beside(at, window_s),
-            *(self._table(kind, at, window_s) for kind in self._kinds.values()),
+            *(self._table(kind, at, window_s, rules=rules) for kind in self._kinds.values()),
             *(self._presence(kind, at) for kind in self._kinds.values() if presence),
         )
         beside: Answer = answers[0]  # type: ignore[assignment]
@@ -193,11 +182,12 @@ class PooledFleet:
         return _Round(
             at,
             window_s,
+            rules,
             self._census.engines,
             tables,
             None if up is None and down is None else round(up or 0),
             None if up is None and down is None else round(down or 0),
-            tuple(filter(None, (beside.note, self._census.note))),
+            tuple(filter(None, (beside.note, self._census.note, self._census.rules_note))),
         )
 
     async def _beside(self, at: float, window_s: float) -> Answer:
@@ -208,8 +198,8 @@ class PooledFleet:
             parts += fleet.outliers(_OUTLIERS)
         return await self._api.query(promql.joined(parts), at=at)
 
-    async def _table(self, kind: _Kind, at: float, window_s: float) -> Table:
-        if self._census.rules:
+    async def _table(self, kind: _Kind, at: float, window_s: float, *, rules: bool) -> Table:
+        if rules:
             name = kind.adapter.kind
             expression = recorded(self._source.selector, name, window_s)
             return grown(table_of(await self._api.query(expression, at=at)), window_s)
@@ -234,11 +224,13 @@ class PooledFleet:
 
     def _fetch_buckets(self, found: _Round) -> None:
         """Latency buckets: from the rules' answer, or asked for beside everything else."""
-        if self._census.rules:
+        if found.rules:
+            if self._buckets_task is not None:  # of a round before these rules could be read
+                self._buckets_task.cancel()
+                self._buckets_task = None
             for name, kind in self._kinds.items():
                 for histogram in kind.adapter.histograms:
                     kind.keep(histogram.field, found.tables[name])
-            self._buckets_task = None
             return
         running = self._buckets_task is not None and not self._buckets_task.done()
         if running or time.monotonic() < self._buckets_due:
@@ -271,20 +263,20 @@ class PooledFleet:
 
     def _look_back(self, found: _Round) -> None:
         """Fill the charts with what was before, beside everything else."""
-        few = self._census.rules or sum(found.engines.values()) <= MOST_ENGINES
+        few = found.rules or sum(found.engines.values()) <= MOST_ENGINES
         related = not any(kind.incomplete for kind in self._kinds.values())
         if few and related:  # sums over engines of which some lack a term relate nothing
-            self._beside_all(asyncio.create_task(self._ask_past(found.at - found.window_s)))
+            self._beside_all(asyncio.create_task(self._ask_past(found)))
 
     def _beside_all(self, task: asyncio.Task[None]) -> None:
         self._source.background.add(task)
         task.add_done_callback(self._source.background.discard)
 
-    async def _ask_past(self, end: float) -> None:
+    async def _ask_past(self, found: _Round) -> None:
         kinds = [kind.adapter for kind in self._kinds.values()]
-        selector, rules = self._source.selector, self._census.rules
+        selector, end = self._source.selector, found.at - found.window_s
         with contextlib.suppress(SourceError):  # charts that begin empty fill as time goes
-            before = await past(self._api, selector, kinds, end=end, rules=rules)
+            before = await past(self._api, selector, kinds, end=end, rules=found.rules)
             self._trail.extendleft(reversed(before))
 
     async def _read_page(self) -> None:

@@ -11,11 +11,11 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from speccli.core.errors import SourceError
 from speccli.core.sources import promql
 from speccli.core.sources.base import NO_ENGINES, Scrape
+from speccli.core.sources.census import INTERVAL_S, Census, take_census
 from speccli.core.sources.naming import Names, without_page
 from speccli.core.sources.promapi import PrometheusApi, Series
 
@@ -23,8 +23,6 @@ RAW_ENGINES = 64
 """Engines up to which every sample is fetched."""
 DOWN = "Prometheus says it is down (up 0)"
 _CENSUS_EVERY_S = 30.0
-_INTERVAL_S = 15.0
-"""Scrape interval believed until two samples have shown it."""
 _SERIES_PER_ENGINE = 170
 _SAMPLES_A_QUERY = 60_000
 _SAMPLES_AT_ONCE = 300_000
@@ -34,69 +32,6 @@ _TARGET_LABELS = frozenset(
     | {"prometheus", "prometheus_replica", "replica", "metrics_path"}
 )
 """Labels that Prometheus adds to tell targets apart; those on `up` are added to them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Census:
-    """What the fleet is, as Prometheus knows it."""
-
-    engines: Mapping[str, int]
-    """Living engines by kind."""
-    jobs: tuple[str, ...]
-    """Scrape jobs that had engines in the last 15 minutes."""
-    interval_s: float
-    """Seconds between two scrapes of a target."""
-    rules: bool
-    """Whether specctl's recording rules run there."""
-    simulated: bool
-    note: str | None = None
-
-    @property
-    def total(self) -> int:
-        """Living engines."""
-        return sum(self.engines.values())
-
-
-async def take_census(api: PrometheusApi, selector: promql.Selector) -> Census:
-    """Count the fleet: two small queries.
-
-    Raises:
-        SourceError: Prometheus gives no usable answer.
-    """
-    answer = await api.query(promql.census(selector))
-    engines: dict[str, int] = {}
-    jobs: dict[str, None] = {}
-    example: Mapping[str, str] = {}
-    rules = simulated = False
-    for series in answer.series:
-        slot, _, kind = series.labels.get("slot", "").partition(".")
-        if slot == "engines" and series.value:
-            engines[kind] = round(series.value)
-        elif slot == "job":
-            jobs[series.labels.get("job", "")] = None
-        elif slot == "example":
-            example = series.labels
-        elif slot == "simulated":
-            simulated = True
-        elif slot == "rules":
-            rules = series.labels.get("version") == promql.RULES_VERSION
-    interval = _INTERVAL_S
-    if example:
-        job, instance = example.get("job", ""), example.get("instance", "")
-        seen = await api.query(promql.example(engines, selector, job, instance), at=api.now())
-        interval = interval_of(seen.series) or interval
-    fits = rules and selector.fits_rules
-    return Census(engines, tuple(jobs), interval, fits, simulated, answer.note)
-
-
-def interval_of(series: Iterable[Series]) -> float | None:
-    """The usual time between two samples, seconds; None where no series has two."""
-    gaps = sorted(
-        later[0] - earlier[0]
-        for each in series
-        for earlier, later in zip(each.samples, each.samples[1:], strict=False)
-    )
-    return max(0.1, round(gaps[len(gaps) // 2], 1)) if gaps else None
 
 
 class PrometheusSource:
@@ -233,7 +168,7 @@ class PrometheusSource:
         dead; the server's clock where the lag is longer than any that is usual.
         """
         present = self.api.now()
-        interval = self.census.interval_s if self.census else _INTERVAL_S
+        interval = self.census.interval_s if self.census else INTERVAL_S
         return present if present - self.newest > max(60.0, 5 * interval) else self.newest
 
     def _nothing(self, now: float, note: str | None) -> Scrape:

@@ -158,10 +158,15 @@ def census(selector: Selector) -> str:
     parts += [
         tagged("example", first),
         tagged("simulated", _simulated(selector, alive)),
-        tagged("rules", f"group by (version) ({INFO})"),
+        tagged("rules", rules_there()),
     ]
     # Two kinds of engine may be of one job: `or` keeps the first of two equal results.
     return " or ".join(parts)
+
+
+def rules_there() -> str:
+    """Which versions of the recording rules run, and for which kinds of engine."""
+    return f"group by (version,engine_kind) ({INFO})"
 
 
 def _simulated(selector: Selector, alive: Iterable[str]) -> str:

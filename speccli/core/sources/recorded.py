@@ -8,11 +8,13 @@ moves in steps of 30 s allows.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from speccli.core.engines.base import Adapter
 from speccli.core.engines.registry import ADAPTERS
 from speccli.core.sources.derived import derived_rules
+from speccli.core.sources.promapi import Series
 from speccli.core.sources.promql import (
     INFO,
     LEVEL,
@@ -26,6 +28,12 @@ from speccli.core.sources.promql import (
     duration,
 )
 
+_OURS = f'{INFO}{{version="{RULES_VERSION}"}}'
+_OTHERS = f'{INFO}{{version!="{RULES_VERSION}"}}'
+_LATE_S = 2 * RULE_INTERVAL_S
+"""How much older than the present the newest evaluation may be."""
+_LOOKBACK_S = 300.0
+"""How old a value may be that Prometheus still gives as the present one."""
 _HEAD = """\
 # Recording rules of specctl: speculation, latency and load, summed by namespace and model.
 # Written by `make rules` from speccli/core/sources/recorded.py; do not edit.
@@ -43,7 +51,9 @@ def recorded(selector: Selector, kind: str, window_s: float) -> str:
         # A rate at t speaks of the two minutes before it: the mean of the rates of a window less
         # two minutes speaks of the window. Series that were not there all the time count as zero.
         span = duration(window_s - RULE_WINDOW_S)
-        times = f"scalar(max(count_over_time({INFO}[{span}])))"
+        counted = f"count_over_time({INFO}{Selector().braces(kind_is)}[{span}])"
+        # Rates go on where the version changes, and its own series ends: every version counts.
+        times = f"scalar(max(sum without (version) ({counted})))"
         rates = f"sum_over_time({rates}[{span}]) / {times}"
     largest = selector.braces(Matcher("__name__", "=~", "specctl:.+:max"), kind_is)
     return f"max by (slot) ({largest}) or {by} ({rates}) or {by} ({now})"
@@ -54,13 +64,71 @@ def recorded_window(window_s: float) -> float:
     return window_s if window_s >= RULE_WINDOW_S + 2 * RULE_INTERVAL_S else RULE_WINDOW_S
 
 
-def complete() -> str:
-    """The newest time of which every rule has recorded its value.
+def complete(window_s: float) -> str:
+    """The newest time of which every rule has recorded its value; nothing where none may be read.
 
     The rules of a group are evaluated one after the other, so a ratio of two of them may mix two
     evaluations. The last rule of a group is `INFO`: where it has a sample, all others have one.
+
+    They can be read where those of our version were there for all that `recorded` looks at, and
+    none of another version: both write the same series.
     """
-    return f"min(max by (engine_kind) (timestamp({INFO})))"
+    reach = max(0.0, window_s - RULE_WINDOW_S)
+    newest = f"min(max by (engine_kind) (timestamp({_OURS})))"
+    if reach:
+        begun_since = f"{_OURS} unless {_OURS} offset {duration(reach + _LATE_S)}"
+        newest = f"{newest} unless on () ({begun_since})"
+    others = f"count_over_time({_OTHERS}[{duration(reach + _LATE_S + _LOOKBACK_S)}])"
+    return f"{newest} unless on () {others}"
+
+
+def of_our_version(expression: str) -> str:
+    """An expression over what was recorded; nothing at moments of another version's rules."""
+    return f"({expression}) unless on () {_OTHERS}"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The recording rules that run in a Prometheus."""
+
+    kinds: frozenset[str]
+    """Kinds of engine that those of our version are of."""
+    others: tuple[str, ...]
+    """Other versions that are there."""
+
+    def serve(self, kinds: Iterable[str]) -> bool:
+        """Whether they may be read for these kinds of engine: ours are there, and no others."""
+        return bool(self.kinds) and self.kinds.issuperset(kinds) and not self.others
+
+    @property
+    def note(self) -> str | None:
+        """What an operator should know of them, in one line; None: nothing."""
+        if not self.others:
+            return None
+        versions = sorted({*self.others, *([RULES_VERSION] if self.kinds else [])})
+        plural = "s" if len(versions) > 1 else ""
+        action = (
+            f"unload version{'s' if len(self.others) > 1 else ''} {' and '.join(self.others)}"
+            if self.kinds
+            else "`specctl alert rules --out DIR` writes the file to load instead"
+        )
+        return (
+            f"recording rules there are version{plural} {' and '.join(versions)}, "
+            f"this specctl reads {RULES_VERSION}: {action}"
+        )
+
+
+def loaded(found: Iterable[Series]) -> Loaded:
+    """From the series of `promql.rules_there`."""
+    ours: set[str] = set()
+    others: set[str] = set()
+    for series in found:
+        version = series.labels.get("version", "")
+        if version == RULES_VERSION:
+            ours.add(series.labels.get("engine_kind", ""))
+        else:
+            others.add(version or "unknown")
+    return Loaded(frozenset(ours), tuple(sorted(others)))
 
 
 def recording_rules() -> dict[str, Any]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from speccli.core.metrics.counters import INF, layout_of
 from speccli.core.sources.promapi import Answer
-from speccli.core.stats.increase import Buckets, Increase
+from speccli.core.stats.increase import Buckets, Increase, Pool
 
 Table = Mapping[tuple[str, str], float]
 """Value by slot and by what stays apart in it: a position, a bound, or nothing."""
@@ -25,6 +25,25 @@ _STILL = frozenset({"running", "waiting", "kv_cache_usage"})
 """Slots that do not grow."""
 _ROUNDING = 1e-6
 """Share of a histogram's count by which sums of many floats may disagree."""
+
+
+class FleetPool(Pool):
+    """A pool whose histograms were summed elsewhere."""
+
+    def __init__(
+        self,
+        increases: Iterable[Increase],
+        histograms: Mapping[str, Buckets],
+        absent: Mapping[str, str],
+    ) -> None:
+        """`absent`: why a histogram is not there, by field."""
+        super().__init__(increases)
+        self._histograms = histograms
+        self.absent = absent
+
+    def histogram(self, field: str) -> Buckets | None:
+        """A histogram over every member that has it."""
+        return self._histograms.get(field)
 
 
 def table_of(answer: Answer) -> dict[tuple[str, str], float]:

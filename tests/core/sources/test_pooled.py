@@ -8,9 +8,13 @@ from collections.abc import Mapping
 import pytest
 
 from speccli.core.errors import DeadlineError
+from speccli.core.findings.base import Thresholds
+from speccli.core.oneshot import ask
+from speccli.core.open import Opened
 from speccli.core.poll_prometheus import PrometheusPoller
 from speccli.core.sources.promapi import Answer, Series
 from speccli.core.sources.prometheus import PrometheusSource
+from speccli.core.sources.promql import RULES_VERSION
 from speccli.core.stats.window import Settings, Window
 
 T0 = 1795975200.0
@@ -42,6 +46,12 @@ class Api:
         self.buckets_wait = asyncio.Event()
         self.buckets_wait.set()
         self.page_error: Exception | None = None
+        self.rules: tuple[str, ...] = ()
+        """Versions of recording rules."""
+        self.whole = True
+        """Whether those of our version cover the window."""
+        self.summed = 0
+        """How often the fleet's counters were summed anew."""
 
     def now(self) -> float:
         return T0
@@ -52,7 +62,13 @@ class Api:
     async def query(self, expression: str, *, at: float | None = None) -> Answer:
         self.asked += 1
         if '"engines.vllm"' in expression:
-            return _answer({"engines.vllm": self.engines, "job:vllm": 1})
+            found = _answer({"engines.vllm": self.engines, "job:vllm": 1})
+            info = [{"slot": "rules", "version": v, "engine_kind": "vllm"} for v in self.rules]
+            return Answer((*found.series, *(Series(each, [(T0, "1")]) for each in info)))
+        if "recording_rules:info" in expression and "timestamp(" in expression:
+            return _answer({"": T0 - 20} if self.whole else {})
+        if ":rate2m" in expression:
+            return _answer({slot: n / 60 for slot, n in self.sums.items()})
         if "timestamp(" in expression:
             return _answer({"": T0 - 3})
         if expression.endswith("s:60s]"):  # the past, minute by minute
@@ -80,6 +96,7 @@ class Api:
             return _answer({f"joined.{slot}": n / 2 for slot, n in self.sums.items()})
         if '"down.named"' in expression:
             return _answer({"up": 998, "down": 2, "down.named@a:8000": 0, "low@b:8000": 0.2})
+        self.summed += '"drafts"' in expression
         return _answer({s: n for s, n in self.sums.items() if f'"{s}"' in expression})
 
 
@@ -115,6 +132,67 @@ async def test_a_large_fleet_is_pooled() -> None:
     assert taken.note == "2 of 1000 targets down"
     assert taken.at == pytest.approx(T0 - 3, abs=0.01)
     assert taken.unbinned
+
+
+async def test_rules_that_cover_the_window_are_read() -> None:
+    api = Api()
+    api.rules = (RULES_VERSION,)
+    taken = await poller(api).round()
+    assert taken is not None
+    assert (api.summed, taken.window_s) == (0, 120)
+    assert taken.at == pytest.approx(T0 - 20, abs=0.01)
+    assert taken.fleet.drafts.value == pytest.approx(2e6)
+    assert taken.note == "2 of 1000 targets down"
+
+
+async def test_rules_that_do_not_yet_cover_it_are_asked_of_at_every_round_and_not_read() -> None:
+    api = Api()
+    api.rules, api.whole = (RULES_VERSION,), False
+    polled = poller(api)
+    taken = await polled.round()
+    assert taken is not None
+    assert (api.summed, taken.window_s) == (1, 60)
+    assert taken.at == pytest.approx(T0 - 3, abs=0.01)
+    assert taken.fleet.drafts.value == pytest.approx(1e6)
+    api.whole = True
+    later = await polled.round()
+    assert later is not None
+    assert (api.summed, later.window_s) == (1, 120)
+
+
+async def test_latencies_still_being_summed_are_given_up_when_rules_have_them() -> None:
+    api = Api()
+    api.rules, api.whole = (RULES_VERSION,), False
+    api.buckets_wait.clear()
+    polled = poller(api)
+    rounds = polled.snapshots()
+    await anext(aiter(rounds))
+    (task,) = (each for each in polled.source.background if not each.done())
+    api.whole = True
+    await anext(aiter(rounds))
+    await asyncio.wait({task}, timeout=5)
+    assert task.cancelled()
+
+
+@pytest.mark.parametrize("versions", [("1",), ("1", RULES_VERSION), (RULES_VERSION, "1")])
+async def test_rules_of_another_version_are_not_read_and_told(versions: tuple[str, ...]) -> None:
+    api = Api()
+    api.rules = versions
+    taken = await poller(api).round()
+    assert taken is not None
+    assert (api.summed, taken.window_s) == (1, 60)
+    said = str(taken.note).removeprefix("2 of 1000 targets down; recording rules there are version")
+    assert said.startswith(" 1, this" if len(versions) == 1 else f"s 1 and {RULES_VERSION}, this")
+    assert all(engine.state != "partial" for engine in taken.engines)
+
+
+async def test_one_look_says_the_note_of_a_pooled_fleet() -> None:
+    api = Api()
+    api.rules = ("1",)
+    opened = Opened(poller(api), Thresholds(), live=True, window_s=60, interval_s=1)
+    answer = await ask(opened)
+    assert answer.note == answer.snapshot.note
+    assert "specctl alert rules --out DIR" in str(answer.note)
 
 
 async def until_the_past_is_there(source: PrometheusSource) -> None:

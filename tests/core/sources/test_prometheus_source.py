@@ -20,15 +20,9 @@ from speccli.core.oneshot import ask
 from speccli.core.open import Opened, open_source
 from speccli.core.poll_prometheus import PrometheusPoller
 from speccli.core.recorder import record
+from speccli.core.sources.census import Census, interval_of
 from speccli.core.sources.promapi import Answer, Series
-from speccli.core.sources.prometheus import (
-    DOWN,
-    Census,
-    PrometheusSource,
-    interval_of,
-    rounds_of,
-    to_scrapes,
-)
+from speccli.core.sources.prometheus import DOWN, PrometheusSource, rounds_of, to_scrapes
 from speccli.core.sources.recording import Recording
 from speccli.core.stats.window import Settings, Window
 
