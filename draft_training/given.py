@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from draft_training.events import Failed
+from draft_training.job import Job
 
 _FROM_TARGET = ("verifier_norm.", "verifier_lm_head.")
 _NOT_TRAINED = ("norm_before_fc", "fc_norm", "norm_output")
@@ -125,6 +126,83 @@ def aux_layers(folder: Path) -> tuple[int, ...] | None:
     config, name = _config(folder), "eagle_aux_hidden_state_layer_ids"
     found = config.get(name) or (config.get("eagle_config") or {}).get(name)
     return tuple(found) if found else None
+
+
+def layers_for(job: Job) -> tuple[int, ...] | None:
+    """Those that were asked for, or that the head to go on from reads; None: as is usual.
+
+    Raises:
+        Failed: the head reads others than were asked for.
+    """
+    if job.init is None:
+        return job.aux_layers
+    own = aux_layers(job.init)
+    if own and job.aux_layers and own != job.aux_layers:
+        raise Failed(
+            "bad-init",
+            f"{job.init} reads the layers {own}, and aux_layers are {job.aux_layers}",
+            "leave aux_layers out",
+        )
+    return own or job.aux_layers
+
+
+def judge(job: Job, target: Any) -> None:
+    """That the head to go on from is one of a target with this configuration, before any work.
+
+    Raises:
+        Failed: it is none; a tensor is missing, has no place or is of another shape.
+    """
+    if job.init is None:
+        return
+    found, layers, count = read(job.init, target), layers_for(job), int(target.num_hidden_layers)
+    if layers and not 1 <= min(layers) <= max(layers) <= count:
+        raise _bad(job.init, f"it reads the layers {layers} of a target with {count}")
+    shapes = _shapes(found, target, len(layers or (0, 0, 0)))
+    fix = "start from an EAGLE-3 head of this very target"
+    if missing := [name for name in shapes if name not in found.weights]:
+        raise _bad(job.init, f"no tensor {missing[0]}", fix)
+    embeddings = (int(target.vocab_size), int(target.hidden_size))
+    shapes |= {"embed_tokens.weight": embeddings}
+    if job.method == "p-eagle":
+        shapes["mask_hidden"] = (1, 1, shapes["fc.weight"][1])
+    for name, tensor in found.weights.items():
+        if name in ("d2t", "t2d", "lm_head.weight"):
+            continue
+        if name not in shapes:
+            raise _bad(job.init, f"no place for its tensor {name}", fix)
+        if tuple(tensor.shape) != shapes[name]:
+            what = f"{name} is {tuple(tensor.shape)}, for this target it is {shapes[name]}"
+            raise _other(job.init, what) if "embed" in name else _bad(job.init, what, fix)
+
+
+def _shapes(found: Given, target: Any, states: int) -> dict[str, tuple[int, ...]]:
+    """Of every tensor that such a head has, but for its maps and what the maps size."""
+    layer, width = found.layer, int(target.hidden_size)
+    heads = int(layer.get("num_attention_heads", target.num_attention_heads))
+    own = None if "num_attention_heads" in layer else getattr(target, "head_dim", None)
+    each = int(layer.get("head_dim") or own or width // heads)
+    of_target = getattr(target, "num_key_value_heads", None) or heads
+    shared = each * int(layer.get("num_key_value_heads", of_target))
+    inner = int(layer.get("intermediate_size", target.intermediate_size))
+    linear = {
+        "self_attn.q_proj": (heads * each, 2 * width),
+        "self_attn.k_proj": (shared, 2 * width),
+        "self_attn.v_proj": (shared, 2 * width),
+        "self_attn.o_proj": (width, heads * each),
+        "mlp.gate_proj": (inner, width),
+        "mlp.up_proj": (inner, width),
+        "mlp.down_proj": (width, inner),
+    }
+    made: dict[str, tuple[int, ...]] = {"fc.weight": (width, states * width)}
+    made["norm.weight"] = (width,)
+    for name in ("hidden_norm", "input_layernorm", "post_attention_layernorm"):
+        made[f"layers.0.{name}.weight"] = (width,)
+    for name, shape in linear.items():
+        made[f"layers.0.{name}.weight"] = shape
+        key = "attention_bias" if name.startswith("self_attn") else "mlp_bias"
+        if layer.get(key, getattr(target, key, False)):
+            made[f"layers.0.{name}.bias"] = shape[:1]
+    return made
 
 
 def _bad(folder: Path, what: str, fix: str = "give the folder of an EAGLE-3 head") -> Failed:

@@ -10,6 +10,13 @@ from typing import Any
 from draft_training.events import Failed
 
 METHODS = ("eagle3", "p-eagle")
+ANSWERS_FREE = frozenset({"gpu_memory", "eager", "compile", "at_once", "engines"})
+"""Of the answers: how an engine makes them, and not what they are."""
+TRAINING_FREE = frozenset(
+    {"minutes", "steps", "save_every_s", "measure_every_s", "batch_tokens", "k"}
+)
+"""Of the training: how long, how often it is looked at, and what must be lowered where the GPU has
+no room. It goes on from its checkpoint with others of these, and with others of these alone."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +159,15 @@ def from_dict(value: dict[str, Any]) -> Job:
     if made.training.minutes is None and made.training.steps is None:
         raise ValueError("training needs minutes or steps")
     return made
+
+
+def recipe(job: Job) -> dict[str, Any]:
+    """What a head is made with beside the answers: of another recipe it is another head."""
+    value = to_dict(job)
+    made = {name: value[name] for name in ("method", "init")}
+    made["aux_layers"] = None if job.aux_layers is None else list(job.aux_layers)
+    more = value["training"].items()
+    return made | {f"training.{k}": v for k, v in more if k not in TRAINING_FREE}
 
 
 def to_dict(job: Job) -> dict[str, Any]:

@@ -16,7 +16,11 @@ FILE = "prompts.npz"
 
 
 def run(job: Job) -> dict[str, Any]:
-    """Writes `work/prompts.npz`; what was kept and why the rest was not."""
+    """Writes `work/prompts.npz`; what was kept and why the rest was not.
+
+    Raises:
+        Failed: there is nothing to ask, or the head to go on from is none of this target.
+    """
     from transformers import AutoConfig, AutoTokenizer
 
     if job.prompts is None:
@@ -28,7 +32,13 @@ def run(job: Job) -> dict[str, Any]:
             f"the tokenizer of {job.target} has no chat template",
             "train on an instruction-tuned target, or put chat_template.jinja beside it",
         )
-    vocabulary = int(AutoConfig.from_pretrained(job.target).vocab_size)
+    config = AutoConfig.from_pretrained(job.target).get_text_config()
+    if job.init is not None:
+        from draft_training import given
+
+        # Here, and not only where it is trained: the answers cost time on a GPU.
+        given.judge(job, config)
+    vocabulary = int(config.vocab_size)
     rows = list(_rows(job.prompts))
     progress = Progress("prompts")
     kept: list[list[int]] = []

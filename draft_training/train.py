@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from draft_training import answers, corpus, export, given, walk
 from draft_training.events import Failed, Progress, tell
 from draft_training.head import build
 from draft_training.held import Held, Log, in_words
-from draft_training.job import Job
+from draft_training.job import Job, recipe
 from draft_training.target import Target
 from draft_training.unroll import Unroll
 
@@ -51,7 +51,7 @@ class Trainer:
         self.held_out = min(self.wanted.validation, len(self.corpus) // 10)
         if len(self.corpus) - self.held_out < 2:
             raise Failed("no-answers", f"{len(self.corpus)} answers to train on", "ask for more")
-        self.target = Target(job.target, self.device, _aux_layers(job))
+        self.target = Target(job.target, self.device, given.layers_for(job))
         first = self.target.batch(self.corpus, next(self._epoch(0)))
         self.head = build(job, self.target, self.corpus, self.held_out, first)
         self.unroll = Unroll(job, self.head, self.target)
@@ -225,6 +225,7 @@ class Trainer:
                 "optimizer": self.optimizer.state_dict(),
                 "state": vars(self.state),
                 "vocabulary": (self.head.d2t.cpu(), self.head.t2d.cpu()),
+                "recipe": recipe(self.job),
             },
             held,
         )
@@ -235,6 +236,9 @@ class Trainer:
         if not self._file().exists():
             return
         kept = torch.load(self._file(), map_location=self.device, weights_only=True)
+        if differ := self._differ(kept.get("recipe", {})):
+            self._begin_anew(differ)
+            return
         d2t, _ = kept["vocabulary"]
         if d2t.shape != self.head.d2t.shape or not torch.equal(d2t, self.head.d2t.cpu()):
             raise Failed(
@@ -247,6 +251,19 @@ class Trainer:
         self.state = State(**kept["state"])
         self.kept = self.state.step
         tell("said", stage="train", goes_on_from_step=self.state.step)
+
+    def _differ(self, before: Mapping[str, Any]) -> list[str]:
+        now = recipe(self.job)
+        return sorted(name for name in before if before[name] != now.get(name))
+
+    def _begin_anew(self, differ: Sequence[str]) -> None:
+        """A checkpoint of another recipe is put aside, and the log that belongs to it."""
+        aside = self._file().with_name(f"before-{CHECKPOINT}")
+        self._file().replace(aside)
+        if self.log.path.exists():
+            self.log.path.replace(self.log.path.with_name(f"before-{LOG}"))
+        changed = f"{', '.join(differ)} changed; the checkpoint of before is {aside}"
+        tell("said", stage="train", begins_anew=changed)
 
     def _stopped(self) -> dict[str, Any]:
         """The checkpoint is kept; the head as it is now can be loaded all the same."""
@@ -292,20 +309,6 @@ class Trainer:
         if not asked:
             return {"unknown": "too few answers to keep some out"}
         return {"n": asked, "accepted_up_to": [round(x / asked, 4) for x in right.tolist()]}
-
-
-def _aux_layers(job: Job) -> tuple[int, ...] | None:
-    """Those that were asked for, or that the head to go on from reads."""
-    if job.init is None:
-        return job.aux_layers
-    own = given.aux_layers(job.init)
-    if own and job.aux_layers and own != job.aux_layers:
-        raise Failed(
-            "bad-init",
-            f"{job.init} reads the layers {own}, and aux_layers are {job.aux_layers}",
-            "leave aux_layers out",
-        )
-    return own or job.aux_layers
 
 
 def run(job: Job) -> dict[str, Any]:

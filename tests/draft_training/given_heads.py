@@ -7,9 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 
-from draft_training import export, given, job
+from draft_training import export, given, job, prompts
 from draft_training.events import Failed
 
 SHIPPED = Path(__file__).parents[1] / "data" / "smollm2-135m-eagle3"
@@ -110,6 +111,88 @@ def orders(at: Path, weights: dict[str, torch.Tensor], config: dict[str, Any]) -
     }
 
 
+TARGET = {
+    "hidden_size": WIDTH,
+    "vocab_size": VOCABULARY,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 48,
+    "num_hidden_layers": 6,
+    "name_or_path": "none",
+}
+
+
+def full() -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """The small head with every tensor of its layer."""
+    weights, config = small()
+    for name, shape in {
+        "input_layernorm": (WIDTH,),
+        "post_attention_layernorm": (WIDTH,),
+        "self_attn.q_proj": (16, 2 * WIDTH),
+        "self_attn.k_proj": (8, 2 * WIDTH),
+        "self_attn.v_proj": (8, 2 * WIDTH),
+        "self_attn.o_proj": (WIDTH, 16),
+        "mlp.gate_proj": (48, WIDTH),
+        "mlp.up_proj": (48, WIDTH),
+        "mlp.down_proj": (WIDTH, 48),
+    }.items():
+        weights[f"midlayer.{name}.weight"] = torch.ones(shape)
+    return weights, config
+
+
+class Config(SimpleNamespace):
+    def get_text_config(self) -> Any:
+        return self
+
+
+class Tokenizer:
+    chat_template = "there is one"
+
+    def apply_chat_template(self, messages: Any, **_: Any) -> str:
+        return str(messages[0]["content"])
+
+    def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
+        return {"input_ids": list(range(len(text)))}
+
+
+def first_stage(at: Path, folder: Path, **more: Any) -> str:
+    """What the stage `prompts` says of a head to go on from."""
+    given_ = SimpleNamespace(from_pretrained=lambda _: Tokenizer())
+    transformers.AutoTokenizer = given_
+    transformers.AutoConfig = SimpleNamespace(from_pretrained=lambda _: Config(**TARGET))
+    (at / "p.jsonl").write_text('{"messages": [{"role": "user", "content": "hello"}]}')
+    document: dict[str, Any] = {"target": "t", "out": str(at / "out")}
+    document |= {"prompts": str(at / "p.jsonl")}
+    document |= {"init": str(folder), "training": {"steps": 1}, **more}
+    try:
+        return f"{prompts.run(job.from_dict(document))['prompts']} prompts"
+    except Failed as failed:
+        return f"{failed.kind}: {failed}"
+
+
+def judged(at: Path) -> dict[str, str]:
+    """Heads that are whole, and some that are not, before anything is answered."""
+    weights, config = full()
+    aux = {"eagle_aux_hidden_state_layer_ids": [1, 2, 999]}
+    q_proj = "midlayer.self_attn.q_proj.weight"
+    made = {
+        "whole": (weights, config),
+        "part": ({n: t for n, t in weights.items() if n != q_proj}, config),
+        "other_heads": ({**weights, q_proj: torch.ones(8, 2 * WIDTH)}, config),
+        "no_place": ({**weights, "midlayer.self_attn.q_norm.weight": torch.ones(4)}, config),
+        "far_layer": (weights, config | aux),
+        "two_states": (weights, config | {"eagle_aux_hidden_state_layer_ids": [1, 2]}),
+        "embeddings": ({**weights, "embed_tokens.weight": torch.ones(40, WIDTH)}, config),
+    }
+    told = {name: first_stage(at, write(at / f"j_{name}", *m)) for name, m in made.items()}
+    told["other_layers"] = first_stage(
+        at,
+        write(at / "ol", weights, config | {"eagle_aux_hidden_state_layer_ids": [1, 2, 3]}),
+        aux_layers=[1, 2, 4],
+    )
+    return told
+
+
 def kinds(at: Path) -> dict[str, Any]:
     """Every case by its name."""
     told: dict[str, Any] = {}
@@ -163,4 +246,5 @@ def kinds(at: Path) -> dict[str, Any]:
 
 if __name__ == "__main__":
     place = Path(sys.argv[1])
-    sys.stdout.write(json.dumps({"round": round_trip(place / "round"), **kinds(place)}))
+    made = {"round": round_trip(place / "round"), **kinds(place), "judged": judged(place)}
+    sys.stdout.write(json.dumps(made))

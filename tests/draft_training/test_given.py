@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -81,3 +82,26 @@ def test_what_is_no_head_of_this_target_is_refused(
     assert told[case]["kind"] == kind
     assert words in told[case]["message"]
     assert told[case]["fix"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("whole", "1 prompts"),
+        ("part", "bad-init: .*no tensor layers.0.self_attn.q_proj.weight"),
+        (
+            "other_heads",
+            r"bad-init: .*q_proj.weight is \(8, 32\), for this target it is \(16, 32\)",
+        ),
+        ("no_place", "bad-init: .*no place for its tensor layers.0.self_attn.q_norm"),
+        ("far_layer", r"bad-init: .*reads the layers \(1, 2, 999\) of a target with 6"),
+        ("two_states", r"bad-init: .*fc.weight is \(16, 48\), for this target it is \(16, 32\)"),
+        ("embeddings", "tokenizer-mismatch: .*embed_tokens.weight"),
+        ("other_layers", "bad-init: .*aux_layers are"),
+    ],
+)
+def test_a_head_is_judged_before_anything_is_answered(
+    told: dict[str, Any], case: str, words: str
+) -> None:
+    assert re.match(words, told["judged"][case])

@@ -51,3 +51,11 @@ def test_the_checkpoint_of_before_it_diverged_stays_and_is_named(came: dict[str,
     assert told["ended"] == "diverged"
     assert (told["checkpoint"], told["sound"]) == (4, True)
     assert "checkpoint.pt is of step 4" in told["message"]
+
+
+@pytest.mark.slow
+def test_another_recipe_begins_anew_and_puts_the_checkpoint_aside(came: dict[str, Any]) -> None:
+    told = came["recipe"]
+    assert told["longer"] == 4, "how long it is to train is no part of the recipe"
+    assert told["other"] == 0
+    assert told["files"] == ["before-checkpoint.pt", "before-train.jsonl"]

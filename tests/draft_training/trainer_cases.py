@@ -111,6 +111,23 @@ def after_a_checkpoint(folder: Path) -> Run:
     return Run(folder, 3)
 
 
+def with_another_rate(folder: Path) -> dict[str, Any]:
+    """What a run with another learning rate, and one that is only longer, make of a checkpoint."""
+    first = Run(folder, None)
+    first.log.write(step=0, held={"t": {"rate": 0.9}})
+    first.state.step = 4
+    first.save()
+    longer = Run(folder, None, training={"steps": 12, "batch_tokens": 99})
+    longer._resume()
+    other = Run(folder, None, training={"steps": 10, "lr": 1e-4})
+    other._resume()
+    return {
+        "longer": longer.state.step,
+        "other": other.state.step,
+        "files": sorted(file.name for file in other.job.work.iterdir()),
+    }
+
+
 def main(at: Path) -> dict[str, Any]:
     """Every case by its name."""
     return {
@@ -119,9 +136,10 @@ def main(at: Path) -> dict[str, Any]:
         "infinite": came_of(Run(at / "infinite", 3, math.inf)),
         "last": came_of(Run(at / "last", 10)),
         "stopped": came_of(stopped(at / "stopped")),
+        "recipe": with_another_rate(at / "recipe"),
         "after": came_of(after_a_checkpoint(at / "after")),
     }
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(main(Path(sys.argv[1]))))
+    sys.stdout.write("\n" + json.dumps(main(Path(sys.argv[1]))))

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from draft_training.job import METHODS, from_dict
+from draft_training.job import ANSWERS_FREE, METHODS, from_dict
 from speccli.core.bench import datasets
 from speccli.core.bench.datasets import Prompts
 from speccli.core.errors import UsageError
@@ -25,9 +25,6 @@ TESTS = ("mtbench", "humaneval")
 """Never trained on, whole."""
 _MUCH = 0.2
 """Of a source's prompts, left out as near a test: from here on it is said, and why."""
-_FREE = {"minutes", "steps", "save_every_s", "measure_every_s", "batch_tokens"}
-"""What may differ when a job goes on: how long it is to train, how often it is looked at, and what
-must be lowered where the GPU has no room, for the answers are as good as before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +255,10 @@ def _number(text: str) -> float | None:
 
 
 def _same_as_before(file: Path, document: Mapping[str, Any]) -> None:
-    """A folder holds one job: what its stages made must not be taken for another's."""
+    """A folder holds one target's answers: what differs in them must not be taken for the same.
+
+    What only the training depends on may change: it begins anew, with the same answers.
+    """
     if not file.exists():
         return
     try:
@@ -267,15 +267,18 @@ def _same_as_before(file: Path, document: Mapping[str, Any]) -> None:
         raise UsageError(f"{file} is no job: {error}", hint="take another --out") from error
     now = _flat(document)
     differ = sorted(
-        key
-        for key in {*before, *now}
-        if before.get(key) != now.get(key) and key.rpartition(".")[2] not in _FREE
+        key for key in {*before, *now} if before.get(key) != now.get(key) and not _may_change(key)
     )
     if differ:
         raise UsageError(
             f"{file.parent} holds another job: {', '.join(differ)} differ",
             hint="take another --out, or remove the folder",
         )
+
+
+def _may_change(key: str) -> bool:
+    section, _, name = key.rpartition(".")
+    return section == "training" or key in ("init", "aux_layers") or name in ANSWERS_FREE
 
 
 def _flat(document: Mapping[str, Any], before: str = "") -> dict[str, Any]:

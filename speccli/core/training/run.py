@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from draft_training.job import from_dict, recipe
 from speccli.core.errors import SpecctlError, UsageError
 from speccli.core.training.job import Prepared
 from speccli.core.training.package import package
@@ -61,6 +62,8 @@ def run(
             if _finished(stage, done, prepared.document):
                 tell(Told(stage, "kept", done[stage]))
                 continue
+            if stage in {"train", "export"} and done.pop(stage, None):
+                _keep(kept, done)  # from here on its folder may hold something else
             facts = _stage(Path(found), stage, prepared.file, place, tell)
             done[stage] = facts | {"asked": _asked(stage, prepared.document)}
             _keep(kept, done)
@@ -70,14 +73,21 @@ def run(
 
 
 def _asked(stage: str, document: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a job may be raised once a stage is done, and makes it be done again."""
+    """What of a job may change once a stage is done, and makes it be done again."""
+    if stage == "prompts":  # which looks at the head to go on from
+        return {"init": document.get("init")}
+    if stage not in {"train", "export"}:
+        return {}
     training = document["training"]
     long = {"minutes": training.get("minutes"), "steps": training.get("steps")}
-    return long if stage in {"train", "export"} else {}
+    return long | recipe(from_dict(dict(document)))
 
 
 def _finished(stage: str, done: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
-    return stage in done and done[stage].get("asked") == _asked(stage, document)
+    if stage not in done:
+        return False
+    asked = _asked(stage, document)
+    return {**asked, **done[stage].get("asked", {})} == asked
 
 
 def _done(path: Path) -> dict[str, Any]:

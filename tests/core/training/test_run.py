@@ -38,7 +38,11 @@ def _python(folder: Path, body: str) -> Path:
 
 def _prepared(folder: Path, **training: float) -> Prepared:
     (folder / "work").mkdir(parents=True, exist_ok=True)
-    document = {"target": "t", "training": {"minutes": None, "steps": 5, **training}}
+    document = {
+        "target": "t",
+        "out": str(folder),
+        "training": {"minutes": None, "steps": 5, **training},
+    }
     file = folder / "job.json"
     file.write_text(json.dumps(document))
     return Prepared(file, document, (), 10)
@@ -69,6 +73,44 @@ def test_more_steps_train_again_and_nothing_else(tmp_path: Path) -> None:
     run(_prepared(tmp_path), python, STAGES, lambda told: None)
     run(_prepared(tmp_path, steps=9), python, STAGES, lambda told: None)
     assert (tmp_path / "ran").read_text().split() == [*STAGES, "train"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "stages"),
+    [
+        ({}, ()),
+        ({"init": "heads/other"}, ("prompts", "train", "export")),
+        ({"aux_layers": [1, 2, 3]}, ("train", "export")),
+        ({"training": {"steps": 5, "lr": 0.1}}, ("train", "export")),
+        ({"training": {"steps": 5, "batch_tokens": 99}}, ()),
+    ],
+)
+def test_what_a_change_concerns_is_done_again_and_the_answers_are_kept(
+    tmp_path: Path, changes: dict[str, object], stages: tuple[str, ...]
+) -> None:
+    python, first = _python(tmp_path, _WORKS), _prepared(tmp_path)
+    run(first, python, job.STAGES, lambda told: None)
+    (tmp_path / "ran").unlink()
+    checkpoint = tmp_path / "work" / "checkpoint.pt"
+    checkpoint.write_bytes(b"of before: the training says what becomes of it")
+    changed = Prepared(first.file, {**first.document, **changes}, (), 10)
+    again = list[Told]()
+    run(changed, python, job.STAGES, again.append)
+    assert [t.stage for t in again if t.event != "kept"] == list(stages)
+    assert checkpoint.exists()
+
+
+def test_a_training_that_was_begun_anew_is_not_done_by_what_was_done_before(
+    tmp_path: Path,
+) -> None:
+    first = _prepared(tmp_path)
+    run(first, _python(tmp_path, _WORKS), STAGES, lambda told: None)
+    other = _prepared(tmp_path, lr=0.1)
+    with pytest.raises(StageError):
+        run(other, _python(tmp_path, "sys.exit(3)"), STAGES, lambda told: None)
+    (tmp_path / "ran").unlink()
+    run(first, _python(tmp_path, _WORKS), STAGES, lambda told: None)
+    assert (tmp_path / "ran").read_text().split() == ["train"]
 
 
 def test_a_failure_keeps_its_name_its_fix_and_its_log(tmp_path: Path) -> None:
@@ -261,8 +303,21 @@ def test_a_folder_holds_one_job_but_may_be_trained_longer(tmp_path: Path) -> Non
     job.prepare(_wanted(tmp_path, changes=("training.batch_tokens=4096",)))
     with pytest.raises(UsageError, match=r"another job: .*target differ"):
         job.prepare(_wanted(tmp_path, target="u"))
-    with pytest.raises(UsageError, match=r"training\.lr differ"):
-        job.prepare(_wanted(tmp_path, changes=("training.lr=1e-3",)))
+    with pytest.raises(UsageError, match=r"answers\.max_tokens differ"):
+        job.prepare(_wanted(tmp_path, changes=("answers.max_tokens=9",)))
+
+
+def test_what_the_answers_do_not_depend_on_may_change(tmp_path: Path) -> None:
+    """A head that cannot be gone on from is found out late, and answers took hours."""
+    for name in ("bad", "good"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{}")
+        (tmp_path / name / "pytorch_model.bin").write_bytes(b"")
+    job.prepare(_wanted(tmp_path, init=tmp_path / "bad"))
+    job.prepare(_wanted(tmp_path, init=tmp_path / "good"))
+    more = ("training.lr=1e-3", "answers.gpu_memory=0.3", "aux_layers=[1, 2, 3]")
+    made = job.prepare(_wanted(tmp_path, changes=more))
+    assert json.loads(made.file.read_text())["training"]["lr"] == 0.001
 
 
 @pytest.mark.parametrize(
