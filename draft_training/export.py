@@ -49,7 +49,7 @@ def speculators(head: Any, folder: Path) -> None:
     layer = config["transformer_layer_config"]
     layer = dict(layer) if isinstance(layer, dict) else layer.to_dict()
     layer |= {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
-    layer["rope_theta"] = _theta(layer)
+    layer["rope_theta"] = _rope(layer)["rope_theta"]
     config |= {"transformer_layer_config": layer, "torch_dtype": "bfloat16"}
     text = json.dumps(config, indent=1, default=str)
     (folder / "config.json").write_text(text, encoding="utf-8")
@@ -80,15 +80,16 @@ def _plain(config: dict[str, Any]) -> dict[str, Any]:
     """The configuration of an EAGLE-3 head as vLLM reads it (v1/spec_decode, llama_eagle3.py)."""
     layer = config["transformer_layer_config"]
     aux = config["eagle_aux_hidden_state_layer_ids"]
-    theta = _theta(layer)
+    rope = _rope(layer)
+    scaled = {k: v for k, v in rope.items() if k != "rope_theta"}
     made = {
         "architectures": ["LlamaForCausalLMEagle3"],
         "model_type": "llama",
         "num_hidden_layers": 1,
         **{key: layer[key] for key in _LAYER_KEYS if key in layer},
-        "rope_theta": theta,
-        "rope_scaling": None,
-        "rope_parameters": {"rope_type": "default", "rope_theta": theta},
+        "rope_theta": rope["rope_theta"],
+        "rope_scaling": None if rope["rope_type"] == "default" else scaled,
+        "rope_parameters": rope,
         "tie_word_embeddings": False,
         "torch_dtype": "bfloat16",
         "draft_vocab_size": config["draft_vocab_size"],
@@ -102,6 +103,10 @@ def _plain(config: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _theta(layer: dict[str, Any]) -> float:
-    parameters = layer.get("rope_parameters") or {}
-    return float(parameters.get("rope_theta") or layer.get("rope_theta") or 10000.0)
+def _rope(layer: dict[str, Any]) -> dict[str, Any]:
+    """The rotary embedding whole, as transformers 5 keeps it; 4 had the base apart."""
+    told = layer.get("rope_parameters") or layer.get("rope_scaling") or {}
+    kind = told.get("rope_type") or told.get("type") or "default"
+    theta = float(told.get("rope_theta") or layer.get("rope_theta") or 10000.0)
+    rest = {k: v for k, v in told.items() if k not in ("type", "rope_type", "rope_theta")}
+    return {"rope_type": kind, "rope_theta": theta, **rest}

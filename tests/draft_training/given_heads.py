@@ -2,15 +2,19 @@
 
 import json
 import sys
+from contextlib import ExitStack
+from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import torch
-import transformers
 from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoTokenizer, LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from draft_training import export, given, job, prompts
+from draft_training import export, given, head, job, prompts
 from draft_training.events import Failed
 
 SHIPPED = Path(__file__).parents[1] / "data" / "smollm2-135m-eagle3"
@@ -50,6 +54,50 @@ def round_trip(folder: Path) -> dict[str, Any]:
         "equal": all(old[n].dtype == new[n].dtype and torch.equal(old[n], new[n]) for n in old),
         "config": sorted(k for k in {*before, *after} if before.get(k) != after.get(k)),
     }
+
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
+
+
+def scaled(at: Path) -> dict[str, Any]:
+    """A head with a scaled rotary embedding in, the layer that is trained, and out again.
+
+    As it is published with transformers 4 and with 5.
+    """
+    weights, config = full()
+    ways: dict[str, dict[str, Any]] = {
+        "4": {"rope_theta": 500000.0, "rope_scaling": LLAMA3},
+        "5": {"rope_parameters": {**LLAMA3, "rope_theta": 500000.0}},
+    }
+    told = {}
+    for name, rope in ways.items():
+        folder = write(at / name, weights, config | rope)
+        found = given.read(folder, SimpleNamespace(**TARGET))
+        trained = head._layer_config(LlamaConfig(**TARGET), found.layer)
+        made = job.from_dict({"target": "t", "out": str(at / name / "o"), "training": {"steps": 1}})
+        whole = {
+            "transformer_layer_config": trained,
+            "draft_vocab_size": DRAFTED,
+            "norm_before_residual": True,
+            "eagle_aux_hidden_state_layer_ids": [1, 2, 3],
+        }
+        export.speculators(Head(found, whole), made.speculators)
+        export.run(made)
+        plain = json.loads((made.plain / "config.json").read_text())
+        kept = ("rope_theta", "rope_scaling", "rope_parameters")
+        again = {k: plain[k] for k in kept}
+        frequencies = [
+            LlamaRotaryEmbedding(layer).inv_freq
+            for layer in (trained, LlamaConfig(**{**TARGET, **deepcopy(again)}))
+        ]
+        told[name] = again | {"same": bool(torch.equal(*frequencies))}
+    return told
 
 
 def small() -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -157,17 +205,18 @@ class Tokenizer:
 
 def first_stage(at: Path, folder: Path, **more: Any) -> str:
     """What the stage `prompts` says of a head to go on from."""
-    given_ = SimpleNamespace(from_pretrained=lambda _: Tokenizer())
-    transformers.AutoTokenizer = given_
-    transformers.AutoConfig = SimpleNamespace(from_pretrained=lambda _: Config(**TARGET))
     (at / "p.jsonl").write_text('{"messages": [{"role": "user", "content": "hello"}]}')
     document: dict[str, Any] = {"target": "t", "out": str(at / "out")}
     document |= {"prompts": str(at / "p.jsonl")}
     document |= {"init": str(folder), "training": {"steps": 1}, **more}
-    try:
-        return f"{prompts.run(job.from_dict(document))['prompts']} prompts"
-    except Failed as failed:
-        return f"{failed.kind}: {failed}"
+    kinds = (AutoTokenizer, lambda _: Tokenizer()), (AutoConfig, lambda _: Config(**TARGET))
+    with ExitStack() as stack:
+        for kind, made in kinds:
+            stack.enter_context(mock.patch.object(kind, "from_pretrained", made))
+        try:
+            return f"{prompts.run(job.from_dict(document))['prompts']} prompts"
+        except Failed as failed:
+            return f"{failed.kind}: {failed}"
 
 
 def judged(at: Path) -> dict[str, str]:
@@ -247,4 +296,5 @@ def kinds(at: Path) -> dict[str, Any]:
 if __name__ == "__main__":
     place = Path(sys.argv[1])
     made = {"round": round_trip(place / "round"), **kinds(place), "judged": judged(place)}
+    made["scaled"] = scaled(place / "scaled")
     sys.stdout.write(json.dumps(made))

@@ -39,6 +39,26 @@ def test_the_shipped_head_is_the_same_to_the_bit_after_import_and_export(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("transformers", ["4", "5"])
+def test_a_scaled_rotary_embedding_comes_out_as_it_was_trained_with(
+    told: dict[str, Any], transformers: str
+) -> None:
+    scaled = {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
+    assert told["scaled"][transformers] == {
+        "rope_theta": 500000.0,
+        "rope_scaling": scaled,
+        "rope_parameters": {**scaled, "rope_theta": 500000.0},
+        "same": True,
+    }
+
+
+@pytest.mark.slow
 def test_a_published_head_says_less_and_is_read_all_the_same(told: dict[str, Any]) -> None:
     assert told["as_published"] == {"norm_before_residual": False, "aux": None, "layer": 3}
     assert told["without_maps"] == "ok"
