@@ -6,16 +6,21 @@ answers, which the target would not have given.
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from draft_training import corpus, prompts
+from draft_training import corpus
 from draft_training.events import Failed, Progress, named, tell
 from draft_training.job import Job
 
+PROMPTS = "prompts.npz"
+"""What is to be answered."""
+_ENDED = "answered.json"
+"""There once the prompts were answered, all or as many as time was for: then tests alone are."""
 _LEAST = 8
 """Shorter answers teach nothing past the first positions."""
 _LOOK_S = 1.0
@@ -40,10 +45,11 @@ def test_of(path: Path) -> str:
 
 def run(job: Job) -> dict[str, Any]:
     """Writes `work/answers-NNNN.npz`, a chunk each; goes on after the chunks that are there."""
-    asked = corpus.read([job.work / prompts.FILE])
+    asked = corpus.read([job.work / PROMPTS])
     chunk = job.answers.chunk
     starts = range(0, len(asked), chunk)
-    missing = [s for s in starts if not _path(job, s // chunk).exists()]
+    ended = job.work / _ENDED
+    missing = [s for s in starts if not ended.exists() and not _path(job, s // chunk).exists()]
     begun = time.monotonic()
     if missing or _unanswered(job):
         _sampling(job)
@@ -61,6 +67,7 @@ def run(job: Job) -> dict[str, Any]:
         "answer_tokens": made.answer_tokens,
         "seconds": round(time.monotonic() - begun, 1),
     }
+    ended.write_text(json.dumps(facts), encoding="utf-8")
     tell("said", stage="answers", **facts)
     return facts
 
@@ -152,16 +159,17 @@ def _path(job: Job, number: int) -> Path:
 def _unanswered(job: Job) -> list[Path]:
     """Held-out prompts that have no answers yet."""
     asked = sorted(job.work.glob("asked-*.npz"))
-    return [path for path in asked if not _held(job, test_of(path)).exists()]
+    return [path for path in asked if not held_file(job, test_of(path)).exists()]
 
 
-def _held(job: Job, test: str) -> Path:
+def held_file(job: Job, test: str) -> Path:
+    """Where a test's answers are."""
     return job.work / f"held-{test}.npz"
 
 
 def _answer(job: Job, starts: list[int], *, held: bool) -> Iterator[int]:
     """Answers chunks and keeps them; yields the answer tokens of each. `held`: the tests first."""
-    asked = corpus.read([job.work / prompts.FILE])
+    asked = corpus.read([job.work / PROMPTS])
     kinds, engine = _sampling(job), _vllm(job)
     try:
         if held:
@@ -184,7 +192,7 @@ def _held_out(job: Job, engine: Any) -> None:
         inputs = [{"prompt_token_ids": ids.tolist()} for ids in asked]
         came = engine.generate(inputs, [greedy] * len(inputs), use_tqdm=False)
         documents, lengths, _ = _documents(came)
-        corpus.write(_held(job, test_of(path)), documents, lengths)
+        corpus.write(held_file(job, test_of(path)), documents, lengths)
 
 
 def _documents(came: Any) -> tuple[list[list[int]], list[int], int]:

@@ -90,7 +90,9 @@ class Job:
     prompts: Path | None = None
     """JSON lines: {"id", "messages"}; with a "test", held out, and measured with by that name."""
     prompts_sha256: str | None = None
-    """Of that file, so that a job says what it was trained on."""
+    """Of its lines without a test, so that a job says what it was trained on."""
+    tests_sha256: str | None = None
+    """Of the others: with other tests held-out prompts are answered and looked at again."""
     init: Path | None = None
     """A head to go on from, in Speculators' form or the plain one."""
     aux_layers: tuple[int, ...] | None = None

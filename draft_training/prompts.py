@@ -8,11 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from draft_training import corpus
+from draft_training import answers, corpus
 from draft_training.events import Failed, Progress, tell
 from draft_training.job import Job
-
-FILE = "prompts.npz"
 
 
 def run(job: Job) -> dict[str, Any]:
@@ -64,12 +62,22 @@ def run(job: Job) -> dict[str, Any]:
             f"prompts may have {job.answers.max_prompt_tokens} tokens",
         )
     job.work.mkdir(parents=True, exist_ok=True)
-    for test, asked in held.items():
-        corpus.write(job.work / f"asked-{test}.npz", asked, [len(ids) for ids in asked])
-    corpus.write(job.work / FILE, kept, [len(ids) for ids in kept])
+    _ask(job, held)
+    corpus.write(job.work / answers.PROMPTS, kept, [len(ids) for ids in kept])
     facts = {"prompts": len(kept), "tokens": sum(map(len, kept)), "left_out": dict(left_out)}
     tell("said", stage="prompts", **facts)
     return facts
+
+
+def _ask(job: Job, held: dict[str, list[list[int]]]) -> None:
+    """Writes every test's prompts; answers to what is asked no more are removed."""
+    for path in job.work.glob("asked-*.npz"):
+        test = answers.test_of(path)
+        if [ids.tolist() for ids in corpus.read([path]).documents] != held.get(test):
+            answers.held_file(job, test).unlink(missing_ok=True)
+            path.unlink()
+    for test, asked in held.items():
+        corpus.write(job.work / f"asked-{test}.npz", asked, [len(ids) for ids in asked])
 
 
 def _ids(tokenizer: Any, messages: list[dict[str, str]]) -> list[int]:

@@ -58,6 +58,11 @@ def answered(
         "training": {"steps": 1},
     }
     (folder / "job.json").write_text(json.dumps(job))
+    return asked(folder, **env)
+
+
+def asked(folder: Path, **env: str) -> tuple[int, list[dict[str, Any]]]:
+    """The stage once more, as it stands."""
     path = os.pathsep.join((str(folder / "site"), str(ROOT)))
     done = subprocess.run(
         [sys.executable, "-m", "draft_training", "answers", str(folder / "job.json")],
@@ -106,6 +111,22 @@ def test_held_out_prompts_are_answered_once_greedily_and_apart(
     assert held.prompt_lengths == [2, 2]
     trained = corpus.read(sorted(work.glob("answers-*.npz")))
     assert not {30, 31} & {int(d[0]) for d in trained.documents}
+
+
+@pytest.mark.parametrize("engines", [1, 2])
+def test_once_the_prompts_are_answered_only_new_tests_are(tmp_path: Path, engines: int) -> None:
+    """Time may have been up before all were: asking for the rest would change what is trained."""
+    code, events = answered(tmp_path, engines, {"seconds": 1e-6})
+    assert code == 0
+    work = tmp_path / "out" / "work"
+    before = sorted(work.glob("answers-*.npz"))
+    assert len(before) < 5
+    (work / "held-my-test.npz").unlink()
+    code, again = asked(tmp_path)
+    assert code == 0
+    assert (work / "held-my-test.npz").exists()
+    assert sorted(work.glob("answers-*.npz")) == before
+    assert again[-1]["facts"]["answers"] == events[-1]["facts"]["answers"]
 
 
 def test_an_engine_that_takes_no_graphs_without_compilation_answers_eagerly(

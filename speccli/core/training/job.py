@@ -27,6 +27,10 @@ _MUCH = 0.2
 """Of a source's prompts, left out as near a test: from here on it is said, and why."""
 
 
+_FREE = ("init", "aux_layers", "tests_sha256")
+"""What may change in a folder beside the training: the answers do not depend on it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What was typed."""
@@ -109,6 +113,7 @@ def prepare(wanted: Wanted) -> Prepared:
     tests = "".join(_line(p, test) for test, prompts in sorted(held.items()) for p in prompts)
     document["prompts"] = str(wanted.out / "work" / "prompts.jsonl")
     document["prompts_sha256"] = hashlib.sha256(lines.encode()).hexdigest()
+    document["tests_sha256"] = hashlib.sha256(tests.encode()).hexdigest()
     file = wanted.out / "job.json"
     _same_as_before(file, document)
     try:
@@ -278,7 +283,7 @@ def _same_as_before(file: Path, document: Mapping[str, Any]) -> None:
 
 def _may_change(key: str) -> bool:
     section, _, name = key.rpartition(".")
-    return section == "training" or key in ("init", "aux_layers") or name in ANSWERS_FREE
+    return section == "training" or key in _FREE or name in ANSWERS_FREE
 
 
 def _flat(document: Mapping[str, Any], before: str = "") -> dict[str, Any]:

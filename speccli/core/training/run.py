@@ -65,22 +65,29 @@ def run(
             if stage in {"train", "export"} and done.pop(stage, None):
                 _keep(kept, done)  # from here on its folder may hold something else
             facts = _stage(Path(found), stage, prepared.file, place, tell)
+            anew = stage == "answers" and not _same_answers(done.get(stage), facts)
             done[stage] = facts | {"asked": _asked(stage, prepared.document)}
             _keep(kept, done)
-            if stage == "answers":
+            if anew:
                 (kept.parent / "checkpoint.pt").unlink(missing_ok=True)
     return done
 
 
+def _same_answers(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> bool:
+    """Whether only tests were answered since: a checkpoint is one of the answers that are there."""
+    return before is not None and before.get("answers") == now.get("answers")
+
+
 def _asked(stage: str, document: Mapping[str, Any]) -> dict[str, Any]:
     """What of a job may change once a stage is done, and makes it be done again."""
+    asked = {} if stage == "export" else {"tests": document.get("tests_sha256")}
     if stage == "prompts":  # which looks at the head to go on from
-        return {"init": document.get("init")}
+        asked["init"] = document.get("init")
     if stage not in {"train", "export"}:
-        return {}
+        return asked
     training = document["training"]
     long = {"minutes": training.get("minutes"), "steps": training.get("steps")}
-    return long | recipe(from_dict(dict(document)))
+    return asked | long | recipe(from_dict(dict(document)))
 
 
 def _finished(stage: str, done: Mapping[str, Any], document: Mapping[str, Any]) -> bool:

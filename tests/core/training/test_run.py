@@ -83,6 +83,7 @@ def test_more_steps_train_again_and_nothing_else(tmp_path: Path) -> None:
         ({"aux_layers": [1, 2, 3]}, ("train", "export")),
         ({"training": {"steps": 5, "lr": 0.1}}, ("train", "export")),
         ({"training": {"steps": 5, "batch_tokens": 99}}, ()),
+        ({"tests_sha256": "other"}, ("prompts", "answers", "train")),
     ],
 )
 def test_what_a_change_concerns_is_done_again_and_the_answers_are_kept(
@@ -98,6 +99,21 @@ def test_what_a_change_concerns_is_done_again_and_the_answers_are_kept(
     run(changed, python, job.STAGES, again.append)
     assert [t.stage for t in again if t.event != "kept"] == list(stages)
     assert checkpoint.exists()
+
+
+def test_a_checkpoint_of_other_answers_is_removed(tmp_path: Path) -> None:
+    made = """
+        many = file.parent / "many"
+        tell(event="done", stage=stage, facts={"answers": int(many.read_text())})
+    """
+    python, first = _python(tmp_path, made), _prepared(tmp_path)
+    checkpoint = tmp_path / "work" / "checkpoint.pt"
+    for tests, many, stays in (("a", 5, False), ("b", 5, True), ("c", 6, False)):
+        checkpoint.write_bytes(b"")
+        (tmp_path / "many").write_text(str(many))
+        changed = Prepared(first.file, {**first.document, "tests_sha256": tests}, (), 10)
+        run(changed, python, ("answers",), lambda told: None)
+        assert checkpoint.exists() is stays
 
 
 def test_a_training_that_was_begun_anew_is_not_done_by_what_was_done_before(
@@ -209,8 +225,11 @@ def test_tests_travel_with_the_prompts_by_their_name(tmp_path: Path) -> None:
     made = job.prepare(_wanted(tmp_path, **given))
     rows = list(map(json.loads, Path(made.document["prompts"]).read_text().splitlines()))
     assert Counter(row.get("test") for row in rows) == {None: 34, "q": 4, "my-test": 1}
-    # How many are watched is no part of what a job is.
-    job.prepare(_wanted(tmp_path, **(given | {"measured": 2})))
+    # How many are watched, and what with, is no part of what is trained on.
+    for other in ({"measured": 2}, {"tests": ()}):
+        again = job.prepare(_wanted(tmp_path, **(given | other)))
+        assert again.document["prompts_sha256"] == made.document["prompts_sha256"]
+        assert again.document["tests_sha256"] != made.document["tests_sha256"]
 
 
 def test_what_a_test_asks_nearly_is_not_trained_on_and_counted(tmp_path: Path) -> None:
@@ -255,7 +274,7 @@ def test_nothing_to_train_on_says_which_source_lost_how_many_and_what_to_do(
     words = "write a script that restarts every engine of the pool and waits for each, at {}"
     test = _rows(tmp_path / "t.jsonl", [words.format("noon")])
     served = _rows(tmp_path / "served.jsonl", [words.format(n) for n in range(7)])
-    data = (served + shares[0],)
+    data: tuple[str, ...] = (served + shares[0],)
     if shares[1] is not None:
         data += (_rows(tmp_path / "o.jsonl", [f"other {n}" for n in range(9)]) + shares[1],)
     with pytest.raises(UsageError, match=r"served\.jsonl: 7 of 7 prompts are near") as caught:
