@@ -41,18 +41,19 @@ def write_atomic(path: Path, text: str) -> None:
     Raises:
         StateError: it cannot be written.
     """
-    temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         temporary = Path(name)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        if temporary is not None:
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:  # Ctrl-C too: nobody else would take it away
             with suppress(OSError):
                 temporary.unlink()
+            raise
+    except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}", hint=_HINT) from error

@@ -114,17 +114,29 @@ def test_the_state_folder(tmp_path: Path) -> None:
         state_folder(None, {})
 
 
+@pytest.mark.parametrize(
+    ("happens", "told", "words"),
+    [
+        (OSError(28, "No space left on device"), StateError, "No space left"),
+        (KeyboardInterrupt("told"), KeyboardInterrupt, "told"),
+    ],
+    ids=["full", "ctrl-c"],
+)
 def test_a_write_that_fails_leaves_what_was_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    happens: BaseException,
+    told: type[BaseException],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = tmp_path / "a.json"
     write_atomic(path, "old")
 
-    def full(handle: int) -> None:
-        raise OSError(28, "No space left on device")
+    def fails(handle: int) -> None:
+        raise happens
 
-    monkeypatch.setattr("speccli.core.state.os.fsync", full)
-    with pytest.raises(StateError, match="No space left"):
+    monkeypatch.setattr("speccli.core.state.os.fsync", fails)
+    with pytest.raises(told, match=words):
         write_atomic(path, "new")
     assert path.read_text() == "old"
     assert [each.name for each in tmp_path.iterdir()] == ["a.json"]
