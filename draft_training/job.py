@@ -88,7 +88,10 @@ class Job:
     out: Path
     method: str = "eagle3"
     prompts: Path | None = None
-    """JSON lines: {"id", "messages"}; with a "test", held out, and measured with by that name."""
+    """JSON lines: {"id", "messages"}; with a "test", held out, and measured with by that name; with
+    a "source", one of `shares`."""
+    shares: dict[str, float] = field(default_factory=dict)
+    """Of each source in what is answered, in any unit; none: as the prompts come."""
     prompts_sha256: str | None = None
     """Of its lines without a test, so that a job says what it was trained on."""
     tests_sha256: str | None = None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from draft_training import answers, corpus
+from draft_training import answers, corpus, mix
 from draft_training.events import Failed, Progress, tell
 from draft_training.job import Job
 
@@ -39,10 +39,10 @@ def run(job: Job) -> dict[str, Any]:
     vocabulary = int(config.vocab_size)
     rows = list(_rows(job.prompts))
     progress = Progress("prompts")
-    kept: list[list[int]] = []
+    kept: list[tuple[str | None, list[int]]] = []
     held: dict[str, list[list[int]]] = {}
     left_out: Counter[str] = Counter()
-    for done, (test, messages) in enumerate(rows, 1):
+    for done, (test, source, messages) in enumerate(rows, 1):
         ids = _ids(tokenizer, messages)
         if len(ids) > job.answers.max_prompt_tokens:
             left_out["too long" if test is None else "too long to measure with"] += 1
@@ -52,8 +52,10 @@ def run(job: Job) -> dict[str, Any]:
                 f"the tokenizer gives token {max(ids)}; the target has {vocabulary}",
                 "use the tokenizer that belongs to the target",
             )
+        elif test is None:
+            kept.append((source, ids))
         else:
-            (kept if test is None else held.setdefault(test, [])).append(ids)
+            held.setdefault(test, []).append(ids)
         progress.at(done / len(rows))
     if not kept:
         raise Failed(
@@ -63,10 +65,42 @@ def run(job: Job) -> dict[str, Any]:
         )
     job.work.mkdir(parents=True, exist_ok=True)
     _ask(job, held)
-    corpus.write(job.work / answers.PROMPTS, kept, [len(ids) for ids in kept])
-    facts = {"prompts": len(kept), "tokens": sum(map(len, kept)), "left_out": dict(left_out)}
+    mixed, more = _mixed(job, kept)
+    corpus.write(job.work / answers.PROMPTS, mixed, [len(ids) for ids in mixed])
+    facts = {
+        "prompts": len(mixed),
+        "tokens": sum(map(len, mixed)),
+        "left_out": dict(left_out),
+        **more,
+    }
     tell("said", stage="prompts", **facts)
     return facts
+
+
+def _mixed(
+    job: Job, kept: list[tuple[str | None, list[int]]]
+) -> tuple[list[list[int]], dict[str, Any]]:
+    """What is asked, and of which source how much: too long ones must not change the shares.
+
+    Raises:
+        Failed: a source has none left.
+    """
+    if not job.shares:
+        return [ids for _, ids in kept], {}
+    each = {name: [ids for source, ids in kept if source == name] for name in job.shares}
+    if empty := [name for name, asked in each.items() if not asked]:
+        raise Failed(
+            "no-prompts",
+            f"every prompt of {empty[0]} is too long, and it is to have a share",
+            "raise answers.max_prompt_tokens, or leave the source out",
+        )
+    places, ended_by = mix.order(list(map(len, each.values())), list(job.shares.values()))
+    names, rest = list(each), [iter(asked) for asked in each.values()]
+    mixed = [next(rest[at]) for at in places]
+    more: dict[str, Any] = {"by_source": {names[at]: n for at, n in Counter(places).items()}}
+    if ended_by is not None:
+        more |= {"ends_with": names[ended_by], "not_used": len(kept) - len(mixed)}
+    return mixed, more
 
 
 def _ask(job: Job, held: dict[str, list[list[int]]]) -> None:
@@ -85,12 +119,12 @@ def _ids(tokenizer: Any, messages: list[dict[str, str]]) -> list[int]:
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def _rows(path: Path) -> Iterator[tuple[str | None, list[dict[str, str]]]]:
-    """(the test that a prompt is held out for, its messages)."""
+def _rows(path: Path) -> Iterator[tuple[str | None, str | None, list[dict[str, str]]]]:
+    """(the test that a prompt is held out for, its source, its messages)."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
             row = json.loads(line)
-            yield row.get("test"), row["messages"]
+            yield row.get("test"), row.get("source"), row["messages"]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             message = f"{path}, line {number} holds no messages: {error!r}"
             raise Failed("no-prompts", message, 'want {"messages": [...]}') from error

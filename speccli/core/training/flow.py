@@ -112,6 +112,8 @@ def _train(
     prepared = prepare(wanted)
     if prepared.near:
         tell(Told("prompts", "said", {"left_out_as_near_a_test": prepared.near}))
+    if prepared.ends:
+        tell(Told("prompts", "said", {"ends": prepared.ends}))
     for warning in prepared.warnings:
         tell(Told("prompts", "said", {"warning": warning}))
     fresh = []

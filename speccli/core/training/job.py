@@ -71,6 +71,8 @@ class Prepared:
     """Prompts left out because a test asks nearly the same."""
     warnings: tuple[str, ...] = ()
     """What the caller should know of its prompts."""
+    ends: str | None = None
+    """Which source is used up, at how many prompts, and what of the others is left; in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +96,26 @@ class _Source:
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    train: list[datasets.Prompt]
+    train: list[tuple[int, datasets.Prompt]]
+    """Each with the place of its source."""
     tests: list[Prompts]
-    near: int
-    warnings: tuple[str, ...]
+    sources: list[_Source]
+    ends: str | None
+
+    def shares(self) -> dict[str, float]:
+        """Of each source, if they have any."""
+        return {s.name: s.share for s in self.sources if s.share is not None}
+
+    def lines(self) -> str:
+        """What is trained on; with its source, where it is to keep a share."""
+        shares = self.shares()
+        named = [{"source": s.name} if shares else {} for s in self.sources]
+        return "".join(_line(prompt, **named[at]) for at, prompt in self.train)
+
+    def warnings(self) -> tuple[str, ...]:
+        """Sources that lost much."""
+        lost = [source for source in self.sources if source.near > _MUCH * source.before]
+        return tuple(f"{source.lost()}, and left out" for source in lost)
 
 
 def prepare(wanted: Wanted) -> Prepared:
@@ -108,10 +126,12 @@ def prepare(wanted: Wanted) -> Prepared:
     """
     split = _split(wanted)
     document = _document(wanted)
-    lines = "".join(_line(p) for p in split.train)
+    lines = split.lines()
     held = {_plain(t.name): t.prompts[: wanted.measured] for t in reversed(split.tests)}
-    tests = "".join(_line(p, test) for test, prompts in sorted(held.items()) for p in prompts)
+    tests = "".join(_line(p, test=test) for test, prompts in sorted(held.items()) for p in prompts)
     document["prompts"] = str(wanted.out / "work" / "prompts.jsonl")
+    if shares := split.shares():
+        document["shares"] = shares
     document["prompts_sha256"] = hashlib.sha256(lines.encode()).hexdigest()
     document["tests_sha256"] = hashlib.sha256(tests.encode()).hexdigest()
     file = wanted.out / "job.json"
@@ -123,13 +143,19 @@ def prepare(wanted: Wanted) -> Prepared:
     except OSError as error:
         raise UsageError(f"cannot write below {wanted.out}: {error.strerror}") from error
     return Prepared(
-        file, document, tuple(split.tests), len(split.train), split.near, split.warnings
+        file,
+        document,
+        tuple(split.tests),
+        len(split.train),
+        sum(source.near for source in split.sources),
+        split.warnings(),
+        split.ends,
     )
 
 
-def _line(prompt: datasets.Prompt, test: str | None = None) -> str:
+def _line(prompt: datasets.Prompt, **more: str) -> str:
     row = {"id": prompt.id, "messages": [dict(m) for m in prompt.messages]}
-    return json.dumps(row if test is None else row | {"test": test}) + "\n"
+    return json.dumps({**row, **more}) + "\n"
 
 
 def _plain(name: str) -> str:
@@ -158,14 +184,14 @@ def _split(wanted: Wanted) -> _Split:
         except UsageError:
             continue  # an extra where it is installed, not a need
     made = [_apart(name, prompts, share, tests) for name, prompts, share in parts]
-    train = mix.mixed([(source.prompts, source.share) for source in made])
+    train, ended_by = mix.mixed([(source.prompts, source.share) for source in made])
     if not train:
         raise _nothing(made)
-    warnings = tuple(
-        f"{source.lost()}, and left out" for source in made if source.near > _MUCH * source.before
-    )
-    near = sum(source.near for source in made)
-    return _Split(train[: wanted.prompts], tests, near, warnings)
+    ends = None
+    if ended_by is not None and (wanted.prompts is None or wanted.prompts > len(train)):
+        left = sum(len(source.prompts) for source in made) - len(train)
+        ends = f"with {made[ended_by].name}, after {len(train):,}; {left:,} of others are not used"
+    return _Split(train[: wanted.prompts], tests, made, ends)
 
 
 def _apart(

@@ -1,7 +1,4 @@
-"""Prompts of several sources in one order, of which every beginning holds each source's share.
-
-Answers stop when their time is up: with one source after another, the last would go without.
-"""
+"""Sources of prompts, and their shares."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from draft_training.mix import order
 from speccli.core.bench.datasets import Prompt
 from speccli.core.errors import UsageError
 
@@ -52,15 +50,14 @@ def sources(texts: Sequence[str]) -> tuple[tuple[str, float | None], ...]:
     return made
 
 
-def mixed(parts: Sequence[tuple[Sequence[Prompt], float | None]]) -> list[Prompt]:
-    """One order of all parts. With shares it ends where a part that is due has no more."""
+def mixed(
+    parts: Sequence[tuple[Sequence[Prompt], float | None]],
+) -> tuple[list[tuple[int, Prompt]], int | None]:
+    """All parts in one order, each prompt with its part; the part that ended it, if one did.
+
+    With shares it ends where a part that is due has no more.
+    """
     weights = [float(len(prompts)) if share is None else share for prompts, share in parts]
-    whole, taken, made = sum(weights), [0] * len(parts), list[Prompt]()
-    if not whole:
-        return made
-    while True:
-        due = max(range(len(parts)), key=lambda i: (len(made) + 1) * weights[i] / whole - taken[i])
-        if taken[due] == len(parts[due][0]):
-            return made
-        made.append(parts[due][0][taken[due]])
-        taken[due] += 1
+    places, ended_by = order([len(prompts) for prompts, _ in parts], weights)
+    each = [iter(prompts) for prompts, _ in parts]
+    return [(at, next(each[at])) for at in places], ended_by

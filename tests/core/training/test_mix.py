@@ -19,27 +19,33 @@ def prompts(name: str, count: int) -> list[Prompt]:
     ]
 
 
+def mixture(*parts: tuple[list[Prompt], float | None]) -> list[Prompt]:
+    return [prompt for _, prompt in mixed(parts)[0]]
+
+
 def sorts(made: list[Prompt]) -> Counter[str]:
     return Counter(prompt.id[0] for prompt in made)
 
 
 def test_every_beginning_holds_each_share() -> None:
-    made = mixed([(prompts("a", 900), 3.0), (prompts("b", 900), 1.0)])
+    made = mixture((prompts("a", 900), 3.0), (prompts("b", 900), 1.0))
     for end in (4, 40, 100, 400):
         assert sorts(made[:end]) == {"a": 3 * end // 4, "b": end // 4}
 
 
 def test_it_ends_where_a_share_cannot_be_kept() -> None:
-    made = mixed([(prompts("a", 30), 0.75), (prompts("b", 900), 0.25)])
-    assert sorts(made) == {"a": 30, "b": 10}
+    parts = (prompts("a", 30), 0.75), (prompts("b", 900), 0.25)
+    assert sorts(mixture(*parts)) == {"a": 30, "b": 10}
+    assert mixed(parts)[1] == 0
+    assert mixed([(prompts("a", 30), 0.75), (prompts("b", 10), 0.25)])[1] is None
 
 
 def test_without_shares_all_are_used_and_mixed_by_their_size() -> None:
-    made = mixed([(prompts("a", 90), None), (prompts("b", 10), None)])
+    made = mixture((prompts("a", 90), None), (prompts("b", 10), None))
     assert sorts(made) == {"a": 90, "b": 10}
     assert sorts(made[:50]) == {"a": 45, "b": 5}
-    assert [p.id for p in mixed([(prompts("a", 3), None)])] == ["a0", "a1", "a2"]
-    assert mixed([([], None)]) == []
+    assert [p.id for p in mixture((prompts("a", 3), None))] == ["a0", "a1", "a2"]
+    assert mixed([([], None)]) == ([], None)
 
 
 def test_a_share_is_read_and_a_file_with_an_equals_sign_is_a_file(tmp_path: Path) -> None:

@@ -292,6 +292,9 @@ def test_sources_with_shares_are_mixed(tmp_path: Path) -> None:
     rows = map(json.loads, Path(made.document["prompts"]).read_text().splitlines())
     kinds = Counter(row["messages"][0]["content"].split()[0] for row in rows)
     assert kinds == {"question": 40, "other": 13}
+    assert made.ends == f"with {tmp_path / 'q.jsonl'}, after 53; 27 of others are not used"
+    fewer = job.prepare(_wanted(tmp_path, data=data, held_out=0, prompts=10, out=tmp_path / "o2"))
+    assert fewer.ends is None, "it was asked to end there"
 
 
 def test_a_head_to_go_on_from_has_weights_and_a_configuration(tmp_path: Path) -> None:
