@@ -16,7 +16,9 @@ from tests.core.deploy.fake_cluster import FakeCluster
 from tests.core.deploy.test_cluster import Heard, asked, deploy
 from tests.support.golden import assert_golden
 
-_VARIES = frozenset({"at", "by", "ended", "specctl", "objects_hash", "recipe_hash", "recipe"})
+_VARIES = frozenset(
+    {"at", "by", "uid", "ended", "specctl", "objects_hash", "recipe_hash", "recipe"}
+)
 _FINDING = ("code", "rule", "severity", "subject", "evidence", "cause", "action", "thread", "since")
 
 
