@@ -7,7 +7,8 @@ the plain form may leave out (`t2d`, or both vocabulary maps) follows from the r
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from draft_training.events import Failed
 from draft_training.job import Job
 
 _FROM_TARGET = ("verifier_norm.", "verifier_lm_head.")
+_POINTER = b"version https://git-lfs"
 _NOT_TRAINED = ("norm_before_fc", "fc_norm", "norm_output")
 """Variants of the architecture that the unroll does not compute."""
 _LAYER = (
@@ -55,6 +57,23 @@ def read(folder: Path, target: Any) -> Given:
     Raises:
         Failed: no EAGLE-3 or P-EAGLE head, or not one of this target.
     """
+    with _blamed(folder):
+        return _read(folder, target)
+
+
+@contextmanager
+def _blamed(folder: Path) -> Iterator[None]:
+    """Others made it: whatever stumbles over it says what is wrong with it."""
+    try:
+        yield
+    except (Failed, MemoryError):
+        raise
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise _bad(folder, f"it cannot be read as a head: {what}") from error
+
+
+def _read(folder: Path, target: Any) -> Given:
     config = _config(folder)
     weights = {
         name: tensor
@@ -124,8 +143,15 @@ def aux_layers(folder: Path) -> tuple[int, ...] | None:
         Failed: its config.json cannot be read.
     """
     config, name = _config(folder), "eagle_aux_hidden_state_layer_ids"
-    found = config.get(name) or (config.get("eagle_config") or {}).get(name)
-    return tuple(found) if found else None
+    within = config.get("eagle_config") or {}
+    if not isinstance(within, dict):
+        raise _bad(folder, "eagle_config in its config.json is no object")
+    found = config.get(name) or within.get(name)
+    if not found:
+        return None
+    if not isinstance(found, list) or not all(type(at) is int for at in found):
+        raise _bad(folder, f"{name} in its config.json is {found!r}, and not a list of layers")
+    return tuple(found)
 
 
 def layers_for(job: Job) -> tuple[int, ...] | None:
@@ -157,7 +183,8 @@ def judge(job: Job, target: Any) -> None:
     found, layers, count = read(job.init, target), layers_for(job), int(target.num_hidden_layers)
     if layers and not 1 <= min(layers) <= max(layers) <= count:
         raise _bad(job.init, f"it reads the layers {layers} of a target with {count}")
-    shapes = _shapes(found, target, len(layers or (0, 0, 0)))
+    with _blamed(job.init):
+        shapes = _shapes(found, target, len(layers or (0, 0, 0)))
     fix = "start from an EAGLE-3 head of this very target"
     if missing := [name for name in shapes if name not in found.weights]:
         raise _bad(job.init, f"no tensor {missing[0]}", fix)
@@ -214,17 +241,33 @@ def _other(folder: Path, what: str) -> Failed:
 
 
 def _config(folder: Path) -> dict[str, Any]:
+    return _object(folder, folder / "config.json")
+
+
+def _object(folder: Path, file: Path) -> dict[str, Any]:
+    """A JSON object of a file of the head or of its target."""
+    where = f"its {file.name}" if file.parent == folder else str(file)
+    _whole(folder, file)
     try:
-        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise _bad(folder, f"its config.json cannot be read: {error}") from error
+        raise _bad(folder, f"{where} cannot be read: {error}") from error
     if not isinstance(found, dict):
-        raise _bad(folder, "its config.json is no object")
+        raise _bad(folder, f"{where} is no object")
     return found
 
 
+def _whole(folder: Path, file: Path) -> None:
+    """That a file is itself, and not what git keeps in its place."""
+    if file.is_file():
+        with file.open("rb") as opened:
+            begins = opened.read(len(_POINTER))
+        if begins == _POINTER:
+            told = f"{file.name} is a pointer of git-LFS and not the file"
+            raise _bad(folder, told, f"git lfs pull in {file.parent}, or download the file")
+
+
 def _tensors(folder: Path) -> dict[str, torch.Tensor]:
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     found: dict[str, torch.Tensor] = {}
@@ -232,13 +275,16 @@ def _tensors(folder: Path) -> dict[str, torch.Tensor]:
     if not files:
         raise _bad(folder, "no *.safetensors and no pytorch_model.bin there")
     for file in files:
+        _whole(folder, file)
         try:
             if file.suffix == ".safetensors":
                 found |= load_file(str(file))
             else:
                 found |= torch.load(file, map_location="cpu", weights_only=True)
-        except (OSError, SafetensorError, RuntimeError) as error:
+        except Exception as error:  # of the file: pickle, zip and torch have each their own
             raise _bad(folder, f"{file.name} cannot be read: {error}") from error
+    if any(not isinstance(tensor, torch.Tensor) for tensor in found.values()):
+        raise _bad(folder, f"{files[0].name} holds more than tensors, or none")
     return found
 
 
@@ -252,9 +298,18 @@ def _named(item: tuple[str, torch.Tensor]) -> tuple[str, torch.Tensor]:
 
 
 def _is_eagle3(folder: Path, weights: Mapping[str, torch.Tensor], width: int) -> None:
+    if "lm_head.weight" not in weights and "fc.weight" in weights:
+        raise _bad(
+            folder,
+            "no lm_head.weight: a head that shares its embeddings' rows is not trained here",
+            "give one that has an lm_head of its own",
+        )
     missing = [n for n in ("fc.weight", "lm_head.weight", "norm.weight") if n not in weights]
     if missing:
         raise _bad(folder, f"no tensor {missing[0]}: no EAGLE-3 head")
+    for name in ("fc.weight", "lm_head.weight"):
+        if weights[name].ndim != 2:
+            raise _bad(folder, f"{name} is {tuple(weights[name].shape)}, and no matrix")
     rows, columns = weights["fc.weight"].shape
     if columns == 2 * rows:
         raise _bad(folder, "its fc joins two states, so it is an EAGLE head of before EAGLE-3")
@@ -271,12 +326,14 @@ def _same_tokens(folder: Path, target: Any) -> None:
     own, of = folder / "tokenizer.json", Path(str(target.name_or_path)) / "tokenizer.json"
     if not own.is_file() or not of.is_file():
         return
-    mine, theirs = (
-        json.loads(file.read_text(encoding="utf-8")).get("model", {}).get("vocab")
-        for file in (own, of)
-    )
+    mine, theirs = (_ids(_object(folder, file)) for file in (own, of))
     if mine != theirs:
         raise _other(folder, "its tokenizer.json gives other ids than the target's")
+
+
+def _ids(tokenizer: Mapping[str, Any]) -> Any:
+    model = tokenizer.get("model")
+    return model.get("vocab") if isinstance(model, dict) else None
 
 
 def _vocabulary(
@@ -301,8 +358,8 @@ def _vocabulary(
     if len(d2t) != size:
         raise _bad(folder, f"its vocabulary map is of {len(d2t)} tokens, its lm_head of {size}")
     ids = d2t + torch.arange(size)
-    if int(ids.min()) < 0 or int(ids.max()) >= target:
-        raise _other(folder, f"its d2t names token {int(ids.max())}, and the target has {target}")
+    if wrong := [i for i in (int(ids.max()), int(ids.min())) if not 0 <= i < target]:
+        raise _other(folder, f"its d2t names token {wrong[0]}, and the target has {target}")
     made = torch.zeros(target, dtype=torch.bool)
     made[ids] = True
     if int(made.sum()) != size:

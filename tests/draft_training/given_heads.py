@@ -166,7 +166,7 @@ TARGET = {
     "num_key_value_heads": 2,
     "intermediate_size": 48,
     "num_hidden_layers": 6,
-    "name_or_path": "none",
+    "name_or_path": "",
 }
 
 
@@ -209,7 +209,13 @@ def first_stage(at: Path, folder: Path, **more: Any) -> str:
     document: dict[str, Any] = {"target": "t", "out": str(at / "out")}
     document |= {"prompts": str(at / "p.jsonl")}
     document |= {"init": str(folder), "training": {"steps": 1}, **more}
-    kinds = (AutoTokenizer, lambda _: Tokenizer()), (AutoConfig, lambda _: Config(**TARGET))
+    target = at / "target"
+    target.mkdir(exist_ok=True)
+    (target / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0}}}')
+    kinds = (
+        (AutoTokenizer, lambda _: Tokenizer()),
+        (AutoConfig, lambda _: Config(**{**TARGET, "name_or_path": target})),
+    )
     with ExitStack() as stack:
         for kind, made in kinds:
             stack.enter_context(mock.patch.object(kind, "from_pretrained", made))
@@ -217,6 +223,39 @@ def first_stage(at: Path, folder: Path, **more: Any) -> str:
             return f"{prompts.run(job.from_dict(document))['prompts']} prompts"
         except Failed as failed:
             return f"{failed.kind}: {failed}"
+
+
+def strange(at: Path, weights: dict[str, torch.Tensor], config: dict[str, Any]) -> dict[str, Path]:
+    """Folders that others left half done."""
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+    name = "eagle_aux_hidden_state_layer_ids"
+    made = {
+        "flat_fc": ({**weights, "fc.weight": torch.ones(48)}, config),
+        "flat_lm_head": ({**weights, "lm_head.weight": torch.ones(48)}, config),
+        "aux_number": (weights, config | {name: 5}),
+        "aux_words": (weights, config | {name: ["1", 2, 3]}),
+        "eagle_list": (weights, config | {"eagle_config": [1]}),
+        "tied": ({n: t for n, t in weights.items() if n != "lm_head.weight"}, config),
+        "negative": ({**weights, "d2t": weights["d2t"] - 1}, config),
+        "heads_word": (weights, config | {"num_attention_heads": "many"}),
+        "layer_list": (weights, config | {"transformer_layer_config": [1]}),
+        "flat_map": ({**weights, "d2t": torch.tensor(3)}, config),
+        "token_pointer": (weights, config),
+        "token_list": (weights, config),
+    }
+    folders = {n: write(at / f"s_{n}", *m) for n, m in made.items()}
+    (folders["token_pointer"] / "tokenizer.json").write_bytes(pointer)
+    (folders["token_list"] / "tokenizer.json").write_text("[1]")
+    for case, held in {"pointer": pointer, "empty": b"", "words": b"no tensors"}.items():
+        folders[case] = at / f"s_{case}"
+        folders[case].mkdir()
+        (folders[case] / "config.json").write_text(json.dumps(config))
+        (folders[case] / "pytorch_model.bin").write_bytes(held)
+    folders["no_tensors"] = at / "s_no_tensors"
+    folders["no_tensors"].mkdir()
+    (folders["no_tensors"] / "config.json").write_text(json.dumps(config))
+    torch.save({"state_dict": weights}, folders["no_tensors"] / "pytorch_model.bin")
+    return folders
 
 
 def judged(at: Path) -> dict[str, str]:
@@ -234,6 +273,7 @@ def judged(at: Path) -> dict[str, str]:
         "embeddings": ({**weights, "embed_tokens.weight": torch.ones(40, WIDTH)}, config),
     }
     told = {name: first_stage(at, write(at / f"j_{name}", *m)) for name, m in made.items()}
+    told |= {n: first_stage(at, f) for n, f in strange(at, weights, config).items()}
     told["other_layers"] = first_stage(
         at,
         write(at / "ol", weights, config | {"eagle_aux_hidden_state_layer_ids": [1, 2, 3]}),
