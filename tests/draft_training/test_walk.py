@@ -53,3 +53,8 @@ def test_what_is_accepted_less_than_before_is_named() -> None:
     after = {"a": {"rate": 0.4}, "b": {"rate": 0.31}, "c": {"rate": 0.1}, "d": {"rate": 0.1}}
     assert walk.worse(before, after) == {"a": "0.500 to 0.400"}
     assert walk.worse({}, after) == {}
+
+
+def test_a_difference_that_says_nothing_is_not_told() -> None:
+    assert walk.worse({"a": {"rate": 0.3502}}, {"a": {"rate": 0.3496}}) == {}
+    assert walk.worse({"a": {"rate": 0.36}}, {"a": {"rate": 0.345}}) == {"a": "0.360 to 0.345"}
