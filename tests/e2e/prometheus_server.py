@@ -241,7 +241,7 @@ scrape_configs:
     port = free_port()
     command = [PROMETHEUS, f"--config.file={folder / 'prometheus.yml'}"]
     command += [f"--storage.tsdb.path={folder / 'data'}", "--log.level=warn"]
-    command += [f"--web.listen-address=127.0.0.1:{port}"]
+    command += [f"--web.listen-address=127.0.0.1:{port}", "--web.enable-lifecycle"]
     url = f"http://127.0.0.1:{port}"
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -255,6 +255,14 @@ scrape_configs:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def reload(url: str, folder: Path, rules: str) -> None:
+    """Give a Prometheus of `folder` other rules while it runs."""
+    (folder / "rules.yaml").write_text(rules)
+    asked = urllib.request.Request(f"{url}/-/reload", method="POST")
+    with urllib.request.urlopen(asked, timeout=60) as answer:
+        assert answer.status == 200
 
 
 def _wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
