@@ -140,7 +140,7 @@ class Trainer:
         if found:
             self.held.told_s = self.state.spent_s
             self.log.write(step=self.state.step, at_s=round(self.state.spent_s, 1), held=found)
-            tell("said", stage="train", step=self.state.step, **in_words(found))
+            tell("said", stage="train", step=self.state.step, held_out=in_words(found))
         return found
 
     def _left(self) -> Iterator[list[int]]:

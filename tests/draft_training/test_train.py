@@ -59,3 +59,8 @@ def test_another_recipe_begins_anew_and_puts_the_checkpoint_aside(came: dict[str
     assert told["longer"] == 4, "how long it is to train is no part of the recipe"
     assert told["other"] == 0
     assert told["files"] == ["before-checkpoint.pt", "before-train.jsonl"]
+
+
+@pytest.mark.slow
+def test_tests_may_be_called_anything(came: dict[str, Any]) -> None:
+    assert sorted(came["names"]) == ["event", "stage", "step"]

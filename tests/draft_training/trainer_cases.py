@@ -128,6 +128,14 @@ def with_another_rate(folder: Path) -> dict[str, Any]:
     }
 
 
+def named_as_we_do(folder: Path) -> dict[str, Any]:
+    """What is told of tests whose names are those of facts."""
+    told = {"rate": 0.5, "k": 2, "by_position": [0.5, 0.5]}
+    run = Run(folder, None)
+    run.held = SimpleNamespace(measure=lambda: {"step": told, "stage": told, "event": told})
+    return run._measure()
+
+
 def main(at: Path) -> dict[str, Any]:
     """Every case by its name."""
     return {
@@ -136,6 +144,7 @@ def main(at: Path) -> dict[str, Any]:
         "infinite": came_of(Run(at / "infinite", 3, math.inf)),
         "last": came_of(Run(at / "last", 10)),
         "stopped": came_of(stopped(at / "stopped")),
+        "names": named_as_we_do(at / "names"),
         "recipe": with_another_rate(at / "recipe"),
         "after": came_of(after_a_checkpoint(at / "after")),
     }

@@ -127,7 +127,7 @@ def prepare(wanted: Wanted) -> Prepared:
     split = _split(wanted)
     document = _document(wanted)
     lines = split.lines()
-    held = {_plain(t.name): t.prompts[: wanted.measured] for t in reversed(split.tests)}
+    held = {_plain(t.name): t.prompts[: wanted.measured] for t in split.tests}
     tests = "".join(_line(p, test=test) for test, prompts in sorted(held.items()) for p in prompts)
     document["prompts"] = str(wanted.out / "work" / "prompts.jsonl")
     if shares := split.shares():
@@ -164,7 +164,7 @@ def _plain(name: str) -> str:
 
 
 def _split(wanted: Wanted) -> _Split:
-    parts, tests = [], list[Prompts]()
+    parts, named = [], list[tuple[str, Prompts]]()
     for name, share in mix.sources(wanted.data):
         if name in TESTS:
             raise UsageError(
@@ -176,14 +176,16 @@ def _split(wanted: Wanted) -> _Split:
         parts.append((name, found.prompts[held:], share))
         if held:
             note = f"first {held} of {len(found.prompts)}: held out of training"
-            tests.append(Prompts(found.name, found.source, found.prompts[:held], note))
-    tests.extend(datasets.load(name, folder=wanted.folder) for name in wanted.tests)
+            named.append((name, Prompts(found.name, found.source, found.prompts[:held], note)))
+    named += [(name, datasets.load(name, folder=wanted.folder)) for name in wanted.tests]
     for name in TESTS:
         try:
-            tests.append(datasets.load(name, folder=wanted.folder))
+            named.append((name, datasets.load(name, folder=wanted.folder)))
         except UsageError:
             continue  # an extra where it is installed, not a need
-    made = [_apart(name, prompts, share, tests) for name, prompts, share in parts]
+    tests = _each_once(named)
+    kept_out = [test for _, test in named]
+    made = [_apart(name, prompts, share, kept_out) for name, prompts, share in parts]
     train, ended_by = mix.mixed([(source.prompts, source.share) for source in made])
     if not train:
         raise _nothing(made)
@@ -192,6 +194,23 @@ def _split(wanted: Wanted) -> _Split:
         left = sum(len(source.prompts) for source in made) - len(train)
         ends = f"with {made[ended_by].name}, after {len(train):,}; {left:,} of others are not used"
     return _Split(train[: wanted.prompts], tests, made, ends)
+
+
+def _each_once(named: Sequence[tuple[str, Prompts]]) -> list[Prompts]:
+    """Tests, of which each has a name of its own: figures and files are kept by it.
+
+    Raises:
+        UsageError: two are called the same.
+    """
+    made: dict[str, tuple[str, Prompts]] = {}
+    for typed, test in named:
+        known, _ = made.setdefault(_plain(test.name), (typed, test))
+        if known != typed:
+            raise UsageError(
+                f"two tests are called {_plain(test.name)}: {known} and {typed}",
+                hint="rename one of the files; a --data file is one, unless --held-out 0",
+            )
+    return [test for _, test in made.values()]
 
 
 def _apart(

@@ -232,6 +232,20 @@ def test_tests_travel_with_the_prompts_by_their_name(tmp_path: Path) -> None:
         assert again.document["tests_sha256"] != made.document["tests_sha256"]
 
 
+def test_two_tests_of_one_name_are_refused_and_one_named_twice_is_one(tmp_path: Path) -> None:
+    asked = ["how long is a piece of string", "why is the sky blue at noon"]
+    for name, text in zip("ab", asked, strict=True):
+        (tmp_path / name).mkdir()
+        _rows(tmp_path / name / "t.jsonl", [text])
+    a, b = (str(tmp_path / name / "t.jsonl") for name in "ab")
+    made = job.prepare(_wanted(tmp_path, tests=(a, a)))
+    assert [test.name for test in made.tests].count("t") == 1
+    with pytest.raises(UsageError, match="nothing to train on"):
+        job.prepare(_wanted(tmp_path, tests=(str(tmp_path / "q.jsonl"),)))  # which --data is
+    with pytest.raises(UsageError, match=r"two tests are called t: .*a/t\.jsonl and .*b/t\.jsonl"):
+        job.prepare(_wanted(tmp_path, tests=(a, b)))
+
+
 def test_what_a_test_asks_nearly_is_not_trained_on_and_counted(tmp_path: Path) -> None:
     words = "write a script that restarts every engine of the pool and waits for each, at {}"
     asked = [{"prompt": words.format("noon")}]
