@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -21,10 +22,12 @@ from speccli.core.preflight.files import read_model
 from speccli.core.training import accept as acceptance
 from speccli.core.training import specforge
 from speccli.core.training.job import STAGES, Prepared, Wanted, prepare
-from speccli.core.training.run import StageError, Told, run
+from speccli.core.training.run import StageError, Told, program, run
 
 LOCK = ".training"
 """Held by the process that trains in a folder, whose id is in it."""
+HEAD = "head"
+"""In the folder: the head as an engine loads it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +78,20 @@ def train(
         StageError: a stage failed.
         SpecctlError: another training is at work in the folder; no server to measure with.
     """
+    program(python)
+    if measuring is not None:
+        _heads(wanted, measuring)
     with _alone(wanted.out):
         return _train(wanted, python, measuring, tell, progress)
 
 
 @contextmanager
 def _alone(out: Path) -> Iterator[None]:
-    """Two trainings in one folder would write each other's checkpoints."""
+    """Two trainings in one folder would write each other's checkpoints.
+
+    What a job that is refused would leave is removed: the lock, and folders with nothing in them.
+    """
+    new = [each for each in (out / LOCK, out, *out.parents) if not each.exists()]
     try:
         out.mkdir(parents=True, exist_ok=True)
         file = (out / LOCK).open("a+", encoding="ascii")
@@ -99,7 +109,18 @@ def _alone(out: Path) -> Iterator[None]:
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
-        yield
+        try:
+            yield
+        except UsageError:
+            _remove(new)
+            raise
+
+
+def _remove(new: Sequence[Path]) -> None:
+    """Those that nothing else is in, the innermost first."""
+    for path in new:
+        with contextlib.suppress(OSError):
+            path.unlink() if path.name == LOCK else path.rmdir()
 
 
 def _train(
@@ -124,7 +145,7 @@ def _train(
         tell(told)
 
     stages = run(prepared, python, STAGES, heard)
-    head = wanted.out / "head"
+    head = wanted.out / HEAD
     if fresh:
         (wanted.out / acceptance.FILE).unlink(missing_ok=True)
     verdicts = check_pair(
@@ -139,7 +160,7 @@ def _train(
     )
     measured = None
     if measuring is not None and not any(v.severity == "critical" for v in verdicts):
-        measured = _measure(wanted, prepared, measuring, head, progress)
+        measured = _measure(wanted, prepared, measuring, progress)
     return Outcome(wanted, prepared, stages, head, verdicts, measured)
 
 
@@ -163,14 +184,22 @@ def for_specforge(
     return file, specforge.checked(python, file)
 
 
-def _measure(
-    wanted: Wanted, prepared: Prepared, measuring: Measuring, head: Path, progress: Progress
-) -> Result:
-    heads = [(wanted.out.name or "head", head), *measuring.against]
+def _heads(wanted: Wanted, measuring: Measuring) -> list[tuple[str, Path]]:
+    """The new head and those that stand beside it, by their names."""
+    heads = [(wanted.out.name or "head", wanted.out / HEAD), *measuring.against]
     if len({name for name, _ in heads}) < len(heads):
-        raise UsageError("two heads have one name", hint="write --against NAME=DIR")
+        raise UsageError(
+            f"two heads have one name: {', '.join(name for name, _ in heads)}",
+            hint="the new one is called as its folder is; write another NAME in --against NAME=DIR",
+        )
+    return heads
+
+
+def _measure(
+    wanted: Wanted, prepared: Prepared, measuring: Measuring, progress: Progress
+) -> Result:
     return acceptance.accept(
-        acceptance.arms(wanted.target, heads, wanted.method, measuring.k),
+        acceptance.arms(wanted.target, _heads(wanted, measuring), wanted.method, measuring.k),
         prepared.tests,
         out=wanted.out,
         prompts=measuring.prompts,

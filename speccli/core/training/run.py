@@ -43,6 +43,18 @@ class StageError(SpecctlError):
         self.stage, self.kind = stage, kind
 
 
+def program(python: Path) -> Path:
+    """Where it is.
+
+    Raises:
+        UsageError: `python` is no program.
+    """
+    found = shutil.which(str(python))
+    if found is None:
+        raise UsageError(f"--python {python}: no such program")
+    return Path(found)
+
+
 def run(
     prepared: Prepared, python: Path, stages: Sequence[str], tell: Callable[[Told], None]
 ) -> dict[str, Any]:
@@ -52,9 +64,7 @@ def run(
         StageError: one failed, by the name of its failure.
         UsageError: `python` is no program.
     """
-    found = shutil.which(str(python))
-    if found is None:
-        raise UsageError(f"--python {python}: no such program")
+    found = program(python)
     kept = prepared.file.parent / "work" / "stages.json"
     done = _done(kept)
     with _package_alone() as place:
@@ -64,7 +74,7 @@ def run(
                 continue
             if stage in {"train", "export"} and done.pop(stage, None):
                 _keep(kept, done)  # from here on its folder may hold something else
-            facts = _stage(Path(found), stage, prepared.file, place, tell)
+            facts = _stage(found, stage, prepared.file, place, tell)
             anew = stage == "answers" and not _same_answers(done.get(stage), facts)
             done[stage] = facts | {"asked": _asked(stage, prepared.document)}
             _keep(kept, done)

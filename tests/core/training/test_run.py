@@ -395,6 +395,37 @@ def test_a_folder_in_which_another_trains_is_refused(tmp_path: Path) -> None:
         held.flush()
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(SpecctlError, match="process 4711 is training in"):
-            flow.train(wanted, Path("python"), None, print, Progress())
+            flow.train(wanted, Path(sys.executable), None, print, Progress())
     with pytest.raises(UsageError, match="none.jsonl"):  # free again: on to what else is wrong
-        flow.train(wanted, Path("python"), None, print, Progress())
+        flow.train(wanted, Path(sys.executable), None, print, Progress())
+
+
+@pytest.mark.parametrize(
+    ("changes", "python", "words"),
+    [
+        ({"data": ("none.jsonl",)}, sys.executable, "none.jsonl"),
+        ({"minutes": 2.0}, sys.executable, "how long"),
+        ({}, "no-such-python", "no such program"),
+        ({}, sys.executable, "two heads have one name"),
+    ],
+)
+def test_a_job_that_is_refused_leaves_nothing(
+    tmp_path: Path, changes: dict[str, object], python: str, words: str
+) -> None:
+    (tmp_path / "there").mkdir()
+    measuring = flow.Measuring(against=(("out", tmp_path),)) if "heads" in words else None
+    for parent in ("there", "new"):
+        wanted = _wanted(tmp_path, out=tmp_path / parent / "heads" / "out", **changes)
+        with pytest.raises(UsageError, match=words):
+            flow.train(wanted, Path(python), measuring, print, Progress())
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["q.jsonl", "there"]
+    assert not list((tmp_path / "there").iterdir())
+
+
+def test_a_folder_of_someone_else_s_stays_when_a_job_is_refused(tmp_path: Path) -> None:
+    wanted = _wanted(tmp_path, minutes=2.0)
+    wanted.out.mkdir()
+    (wanted.out / "notes").write_text("mine")
+    with pytest.raises(UsageError, match="how long"):
+        flow.train(wanted, Path(sys.executable), None, print, Progress())
+    assert [p.name for p in wanted.out.iterdir()] == ["notes"]
