@@ -41,9 +41,10 @@ class Held:
     def _right(self, test: Corpus) -> Iterator[walk.Right]:
         for pack in test.packs(0, len(test), self.wanted.batch_tokens, None):
             with torch.no_grad(), torch.autocast(self.device, dtype=torch.bfloat16):
-                _, hits = self.unroll(self.target.batch(test, pack), hits=True)
-            assert hits is not None
-            right, at = hits.text.cpu().numpy(), 0
+                batch = self.target.batch(test, pack)
+                # What stands there is the target's own choice: its lm_head need not be asked.
+                right = self.unroll.right(batch, self.unroll.text(batch)).cpu().numpy()
+            at = 0
             for i in pack:
                 learnt = len(test.documents[i]) - 1 - test.prompt_lengths[i]
                 yield right[:, at : at + learnt]

@@ -158,7 +158,7 @@ class Trainer:
             group["lr"] = rate * scale
         batch = self.target.batch(self.corpus, pack)
         with torch.autocast(self.device.partition(":")[0], dtype=torch.bfloat16):
-            loss, _ = self.unroll(batch)
+            loss = self.unroll(batch)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.trained, 1.0)
@@ -300,12 +300,12 @@ class Trainer:
         for pack in self.corpus.packs(0, self.held_out, self.wanted.batch_tokens, None):
             autocast = torch.autocast(self.device.partition(":")[0], dtype=torch.bfloat16)
             with torch.no_grad(), autocast:
-                _, hits = self.unroll(self.target.batch(self.corpus, pack), hits=True)
-            assert hits is not None
+                batch = self.target.batch(self.corpus, pack)
+                hits = self.unroll.right(batch, self.unroll.greedy(batch))
             # Step k from t was written where t + k is learnt: bring a start's steps together.
-            chain = torch.stack([hits.greedy[k].roll(-k) for k in range(unroll)]).cumprod(0)
+            chain = torch.stack([hits[k].roll(-k) for k in range(unroll)]).cumprod(0)
             right += chain.sum(1).float().cpu()
-            asked += hits.greedy.shape[1]
+            asked += hits.shape[1]
         if not asked:
             return {"unknown": "too few answers to keep some out"}
         return {"n": asked, "accepted_up_to": [round(x / asked, 4) for x in right.tolist()]}

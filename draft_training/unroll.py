@@ -7,7 +7,8 @@ needs neither a compiled kernel nor a mask over the whole pack.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -17,17 +18,8 @@ from draft_training.job import Job
 from draft_training.target import Batch, Target
 
 
-class Hits(NamedTuple):
-    """[steps, N]: whether step k, begun k tokens before, has the token after each learnt one."""
-
-    greedy: torch.Tensor
-    """As the target would take it greedily."""
-    text: torch.Tensor
-    """As it stands in the answer."""
-
-
 class Unroll:
-    """Loss and hits of a head."""
+    """What a head would draft: its loss, and what of it is right."""
 
     def __init__(self, job: Job, head: Any, target: Target) -> None:
         from speculators.losses.utils import resolve_loss_config
@@ -40,39 +32,53 @@ class Unroll:
         self.heads, self.kv_heads = layer.num_attention_heads, layer.num_key_value_heads
         self.width = layer.head_dim
 
-    def __call__(self, batch: Batch, *, hits: bool = False) -> tuple[torch.Tensor, Hits | None]:
-        """The loss; what the head had right, if asked for."""
+    def __call__(self, batch: Batch) -> torch.Tensor:
+        """The loss."""
+        with torch.no_grad():
+            teacher = self.head.verifier_lm_head(self._last(batch))[None]
+        loss = torch.zeros((), device=teacher.device)
+        for step, logits in enumerate(self._logits(batch)):
+            for function, weight in self.losses.values():
+                part = function(logits[None], teacher).mean()
+                loss = loss + weight * self.wanted.decay**step * part
+        return loss
+
+    def right(self, batch: Batch, tokens: torch.Tensor) -> torch.Tensor:
+        """[steps, N]: whether step k, begun k tokens before, says the token after each learnt one.
+
+        `tokens` is [N], by `greedy` or `text`.
+        """
+        d2t = self.head.d2t
+        best = (logits.argmax(-1) for logits in self._logits(batch))
+        return torch.stack([ids + d2t[ids] == tokens for ids in best])
+
+    def greedy(self, batch: Batch) -> torch.Tensor:
+        """[N]: what the target would say after each learnt token; its whole vocabulary is asked."""
+        target = self.target.model
+        return target.lm_head(self._last(batch).to(target.dtype)).argmax(-1)
+
+    def text(self, batch: Batch) -> torch.Tensor:
+        """[N]: what stands in the answer after each learnt token."""
+        return batch.tokens.flatten()[batch.learnt + 1]
+
+    def _last(self, batch: Batch) -> torch.Tensor:
+        with torch.no_grad():
+            return self.head.verifier_norm(batch.last.flatten(0, 1)[batch.learnt])
+
+    def _logits(self, batch: Batch) -> Iterator[torch.Tensor]:
+        """[N, V'] over the draft vocabulary, a step after the other."""
         head = self.head
         count, length = batch.shape
-        teacher, taken = self._teacher(batch, hits)
         fused = head.fc(batch.states)
         position = torch.arange(1, length + 1, device=fused.device)[None]
         keys: list[torch.Tensor] = []
         values: list[torch.Tensor] = []
-        hidden, loss, top = fused, torch.zeros((), device=fused.device), []
+        hidden = fused
         for step in range(self.wanted.unroll):
             tokens, hidden = self._inputs(batch, step, fused, hidden)
             hidden = self._layer(tokens, hidden, position + step, keys, values)
             chosen = hidden.reshape(count * length, -1)[batch.learnt - step]
-            logits = head.lm_head(head.norm(chosen))[None]
-            for function, weight in self.losses.values():
-                loss = loss + weight * self.wanted.decay**step * function(logits, teacher).mean()
-            if hits:
-                best = logits[0].argmax(-1)
-                top.append(best + head.d2t[best])
-        if taken is None:
-            return loss, None
-        drafted = torch.stack(top)
-        follows = batch.tokens.flatten()[batch.learnt + 1]
-        return loss, Hits(drafted == taken, drafted == follows)
-
-    def _teacher(self, batch: Batch, hits: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """(the target's logits over the draft vocabulary [1, N, V'], its greedy choice [N])."""
-        head, target = self.head, self.target.model
-        with torch.no_grad():
-            last = head.verifier_norm(batch.last.flatten(0, 1)[batch.learnt])
-            taken = target.lm_head(last.to(target.dtype)).argmax(-1) if hits else None
-            return head.verifier_lm_head(last)[None], taken
+            yield head.lm_head(head.norm(chosen))
 
     def _inputs(
         self, batch: Batch, step: int, fused: torch.Tensor, hidden: torch.Tensor

@@ -64,3 +64,10 @@ def test_another_recipe_begins_anew_and_puts_the_checkpoint_aside(came: dict[str
 @pytest.mark.slow
 def test_tests_may_be_called_anything(came: dict[str, Any]) -> None:
     assert sorted(came["names"]) == ["event", "stage", "step"]
+
+
+@pytest.mark.slow
+def test_held_out_prompts_are_looked_at_without_the_target_s_vocabulary(
+    came: dict[str, Any],
+) -> None:
+    assert came["measured"] == {"answers": 1, "steps": 1, "by_position": [1.0, 1.0]}

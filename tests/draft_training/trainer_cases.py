@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from draft_training import corpus, job
+from draft_training import answers, corpus, job
 from draft_training.events import Failed
-from draft_training.held import Log
+from draft_training.held import Held, Log
 from draft_training.train import CHECKPOINT, State, Trainer
 
 DOCUMENTS = corpus.Corpus([torch.arange(4).numpy()] * 6, [1] * 6)
@@ -59,10 +59,10 @@ class Run(Trainer):
         self.held = SimpleNamespace(measure=dict, due=lambda _: False)
         self.log = Log(self.job.work / "train.jsonl")
 
-    def _loss(self, _batch: Any, **_: Any) -> tuple[torch.Tensor, None]:
+    def _loss(self, _batch: Any, **_: Any) -> torch.Tensor:
         self.asked += 1
         loss = self.head.weight.pow(2).sum()
-        return (loss * self.what if self.asked == self.bad else loss), None
+        return loss * self.what if self.asked == self.bad else loss
 
     def _finish(self) -> dict[str, Any]:
         return {"ended": "exported", "step": self.state.step}
@@ -128,6 +128,20 @@ def with_another_rate(folder: Path) -> dict[str, Any]:
     }
 
 
+def measured(folder: Path) -> dict[str, Any]:
+    """Held-out prompts looked at by an unroll that cannot ask the target's vocabulary."""
+    made = job.from_dict({"target": "t", "out": str(folder), "training": {"steps": 1, "k": 2}})
+    made.work.mkdir(parents=True)
+    corpus.write(answers.held_file(made, "t"), [[1, 2, 3, 4, 5]], [2])
+    target: Any = SimpleNamespace(device="cpu", batch=lambda *_: None)
+    unroll: Any = SimpleNamespace(
+        text=lambda _: torch.tensor([4, 5]),
+        right=lambda _, tokens: torch.tensor([[4, 9], [5, 5]]) == tokens,
+    )
+    found = Held(made, target, unroll).measure()
+    return {key: found["t"][key] for key in ("answers", "steps", "by_position")}
+
+
 def named_as_we_do(folder: Path) -> dict[str, Any]:
     """What is told of tests whose names are those of facts."""
     told = {"rate": 0.5, "k": 2, "by_position": [0.5, 0.5]}
@@ -144,6 +158,7 @@ def main(at: Path) -> dict[str, Any]:
         "infinite": came_of(Run(at / "infinite", 3, math.inf)),
         "last": came_of(Run(at / "last", 10)),
         "stopped": came_of(stopped(at / "stopped")),
+        "measured": measured(at / "measured"),
         "names": named_as_we_do(at / "names"),
         "recipe": with_another_rate(at / "recipe"),
         "after": came_of(after_a_checkpoint(at / "after")),
