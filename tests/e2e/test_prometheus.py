@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import subprocess
 import sys
@@ -378,8 +379,9 @@ async def test_a_pooled_fleets_charts_begin_with_what_was_before(world: World, r
         (end,) = [series.value for series in answer.series]
         assert end is not None
         points = await past(api, selector, [VLLM], end=end, rules=rules)
+    assert points[-1].at == math.floor(end)  # at whatever second of a minute this is asked
     drafted = [point for point in points if point.draft_tokens > 0]
-    assert drafted
+    assert drafted[-1] is points[-1]
     assert [point.at for point in points] == sorted(point.at for point in points)
     rates = [point.accepted_tokens / point.draft_tokens for point in drafted]
     assert rates == pytest.approx([world.small.acceptance] * len(rates), rel=1e-6)

@@ -43,8 +43,7 @@ async def past(
     span, step = _SUMMED if rules else _ANEW
     grown: dict[float, dict[str, float]] = {}
     for expression in _expressions(selector, adapters, step, rules=rules):
-        asked = f"({expression})[{promql.duration(span)}:{promql.duration(step)}]"
-        answer = await api.query(asked, at=end)
+        answer = await api.query_range(expression, end=end, span_s=span, step_s=step)
         _add(grown, answer.series, step if rules else 1.0)
     return [_point(at, step, of) for at, of in sorted(grown.items())]
 

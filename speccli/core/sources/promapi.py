@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urljoin, urlsplit
 
@@ -141,16 +142,40 @@ class PrometheusApi:
         Raises:
             SourceError: no usable answer: unreachable, late, not authorised, refused, not PromQL's.
         """
-        self._token.now()  # a token file that cannot be read is told before anything is sent
-        if self._stuck >= _MAX_STUCK:
-            raise DeadlineError(
-                f"{self.url} still owes {self._stuck} answers", hint="is it overloaded?"
-            )
-        self.asked += 1
-        params = {"timeout": f"{max(1, int(self._deadline_s * 800))}ms"}
+        params = self._params()
         if at is not None:
             params["time"] = f"{at:.3f}"
-        return await self._in_daemon(lambda: self._ask(expression, params))
+
+        def ask() -> None:
+            self._connected().custom_query(expression, params=params)
+
+        return await self._in_daemon(lambda: self._ask(ask, present=at is None))
+
+    async def query_range(
+        self, expression: str, *, end: float, span_s: float, step_s: float
+    ) -> Answer:
+        """The values every `step_s` up to `end`, both ends of the span included.
+
+        A subquery would look at whole multiples of its step by the server's clock instead: the
+        newest stretch, up to a step long, would be missing.
+
+        Args:
+            expression: PromQL.
+            end: Unix seconds by the server's clock, to the second below: what is asked for is past.
+            span_s: How far back, whole seconds.
+            step_s: How far apart, seconds.
+
+        Raises:
+            SourceError: no usable answer, as `query`.
+        """
+        params = self._params()
+        last = datetime.fromtimestamp(math.floor(end), UTC)
+        span, step = (last - timedelta(seconds=span_s), last), f"{step_s:g}"
+
+        def ask() -> None:
+            self._connected().custom_query_range(expression, *span, step, params=params)
+
+        return await self._in_daemon(lambda: self._ask(ask, present=False))
 
     def now(self) -> float:
         """The present by the server's clock, Unix seconds; this machine's before any answer."""
@@ -164,6 +189,16 @@ class PrometheusApi:
             client, self._client = self._client, None
         if client is not None:
             client.close()
+
+    def _params(self) -> dict[str, str]:
+        """What goes with every question; whether one may be asked at all is told first."""
+        self._token.now()  # a token file that cannot be read is told before anything is sent
+        if self._stuck >= _MAX_STUCK:
+            raise DeadlineError(
+                f"{self.url} still owes {self._stuck} answers", hint="is it overloaded?"
+            )
+        self.asked += 1
+        return {"timeout": f"{max(1, int(self._deadline_s * 800))}ms"}
 
     async def _in_daemon(self, call: Callable[[], T]) -> T:
         """`call` in a thread that nobody has to wait for."""
@@ -206,11 +241,12 @@ class PrometheusApi:
 
     # In the thread ------------------------------------------------------------------------------
 
-    def _ask(self, expression: str, params: dict[str, str]) -> Answer:
+    def _ask(self, ask: Callable[[], None], *, present: bool) -> Answer:
+        """`present`: the instant asked about is the server's own."""
         received = _Received(self._clock() + self._deadline_s)
         self._calls.received = received
         try:
-            self._connected().custom_query(expression, params=params)
+            ask()
         except SpecctlError:
             raise
         except Exception as error:  # noqa: BLE001 - every error of two libraries, one of ours each
@@ -220,10 +256,9 @@ class PrometheusApi:
                 raise from_status(
                     self.url, received.status, received.head, received.payload
                 ) from error
-        return self._decoded(received, present="time" not in params)
+        return self._decoded(received, present=present)
 
     def _decoded(self, received: _Received, *, present: bool) -> Answer:
-        """`present`: the instant asked about was the server's own."""
         payload = received.payload
         if not isinstance(payload, dict) or not isinstance(payload.get("data"), dict):
             raise from_status(self.url, received.status or 0, received.head, payload)

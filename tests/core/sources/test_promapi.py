@@ -252,7 +252,7 @@ async def test_a_redirect_in_a_circle_ends() -> None:
 async def test_hanging_questions_are_not_piled_up(monkeypatch: pytest.MonkeyPatch) -> None:
     let_go = threading.Event()
     async with api("http://127.0.0.1:1") as asked:
-        monkeypatch.setattr(asked, "_ask", lambda *_: let_go.wait(30))
+        monkeypatch.setattr(asked, "_ask", lambda *_, **__: let_go.wait(30))
         monkeypatch.setattr(asked, "_deadline_s", 0.01)
         for _ in range(20):
             with pytest.raises(DeadlineError):
@@ -372,6 +372,34 @@ async def test_a_question_about_the_past_does_not_set_the_clock_back() -> None:
             await asked.query("x")
             await asked.query("x", at=1795975219.25 - 300)
             assert 0 <= asked.now() - 1795975219.25 < PATIENT_S
+
+
+async def test_a_span_is_asked_for_up_to_its_end_and_does_not_set_the_clock_back() -> None:
+    points = [[1795974300, "1"], [1795974360, "2"]]
+    series = [{"metric": {"slot": "drafts"}, "values": points}]
+    with far_end(success(series, "matrix")) as end:
+        async with api(end.url) as asked:
+            answer = await asked.query_range("x", end=1795974360.9, span_s=60, step_s=30)
+            assert asked.server_time is None
+            assert asked.asked == 1
+    assert [s.samples for s in answer.series] == [points]
+    (request,) = end.requests
+    assert request.path == "/api/v1/query_range"
+    told = {name: request.query[name] for name in ("query", "start", "end", "step", "timeout")}
+    assert told == {
+        "query": "x",
+        "start": "1795974300",
+        "end": "1795974360",
+        "step": "30",
+        "timeout": f"{800 * PATIENT_S:.0f}ms",
+    }
+
+
+async def test_a_refused_span_is_told_as_any_question_is() -> None:
+    with far_end(Reply(status=401)) as end:
+        async with api(end.url) as asked:
+            with pytest.raises(NotAuthorisedError):
+                await asked.query_range("x", end=1795974360.0, span_s=60, step_s=30)
 
 
 async def test_questions_run_beside_each_other() -> None:
