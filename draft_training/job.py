@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from draft_training import bounds
 from draft_training.events import Failed
 
 METHODS = ("eagle3", "p-eagle")
@@ -140,13 +141,13 @@ def from_dict(value: dict[str, Any]) -> Job:
     Raises:
         TypeError: an unknown key.
         KeyError: no target or no out.
-        ValueError: a method that is not known, or neither minutes nor steps.
+        ValueError: a method that is not known, neither minutes nor steps, or a setting that cannot
+            be (`bounds.OutOfBoundsError`).
     """
     rest = dict(value)
     unknown = set(rest) - {f.name for f in fields(Job)}
     if unknown:
         raise TypeError(f"unknown key {sorted(unknown)[0]!r}")
-    aux = rest.get("aux_layers")
     made = Job(
         **{
             **rest,
@@ -154,7 +155,7 @@ def from_dict(value: dict[str, Any]) -> Job:
             "out": Path(rest["out"]),
             "prompts": Path(rest["prompts"]) if rest.get("prompts") else None,
             "init": Path(rest["init"]) if rest.get("init") else None,
-            "aux_layers": tuple(aux) if aux else None,
+            "aux_layers": _layers(rest.get("aux_layers")),
             "answers": Answers(**rest.get("answers", {})),
             "training": Training(**rest.get("training", {})),
         }
@@ -163,7 +164,14 @@ def from_dict(value: dict[str, Any]) -> Job:
         raise ValueError(f"method {made.method!r} is none of {', '.join(METHODS)}")
     if made.training.minutes is None and made.training.steps is None:
         raise ValueError("training needs minutes or steps")
+    bounds.check(made)
     return made
+
+
+def _layers(value: Any) -> tuple[Any, ...] | None:
+    if value is not None and not isinstance(value, list | tuple):
+        raise bounds.OutOfBoundsError("aux_layers", value, "a list of layers")
+    return tuple(value) if value else None
 
 
 def recipe(job: Job) -> dict[str, Any]:

@@ -36,6 +36,10 @@ def run(job: Job) -> dict[str, Any]:
 
         # Here, and not only where it is trained: the answers cost time on a GPU.
         given.judge(job, config)
+    count = int(getattr(config, "num_hidden_layers", 0))
+    if job.aux_layers and count and max(job.aux_layers) > count:
+        asked = f"aux layers {job.aux_layers} of a target with {count}"
+        raise Failed("bad-job", asked, f"take 1..{count}")
     vocabulary = int(config.vocab_size)
     rows = list(_rows(job.prompts))
     progress = Progress("prompts")

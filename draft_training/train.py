@@ -153,7 +153,7 @@ class Trainer:
         """The loss and the gradient's norm, on the device: to read them is to wait for it."""
         share = self.share()
         cosine = 0.5 * (1 + math.cos(math.pi * share)) * (1 - _FLOOR) + _FLOOR
-        scale = min(1.0, (share + 1e-4) / self.wanted.warmup) * cosine
+        scale = min(1.0, (share + 1e-4) / max(self.wanted.warmup, 1e-4)) * cosine
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * scale
         batch = self.target.batch(self.corpus, pack)

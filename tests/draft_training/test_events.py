@@ -28,11 +28,15 @@ def test_a_failure_has_a_name_and_a_fix(error: Exception, kind: str) -> None:
     assert found.fix
 
 
-def _stage(tmp_path: Path, stage: str, text: str) -> tuple[int, list[dict[str, object]], str]:
+def _stage(
+    tmp_path: Path, stage: str, text: str, *later: str
+) -> tuple[int, list[dict[str, object]], str]:
     file = tmp_path / "job.json"
     file.write_text(text)
     ran = subprocess.run(
-        [sys.executable, "-m", "draft_training", stage, str(file)], capture_output=True, text=True
+        [sys.executable, "-m", "draft_training", stage, str(file), *later],
+        capture_output=True,
+        text=True,
     )
     return ran.returncode, [json.loads(line) for line in ran.stdout.splitlines()], ran.stderr
 
@@ -47,8 +51,36 @@ def test_a_stage_without_what_it_needs_fails_by_name_on_stdout(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
+    ("version", "seen"), [(None, "no speculators in"), ("0.8.1", "speculators 0.8.1 in")]
+)
+def test_what_a_later_stage_lacks_is_said_before_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str | None, seen: str
+) -> None:
+    site = tmp_path / "site"
+    for name in ("transformers", "vllm", "torch", *(["speculators"] if version else [])):
+        (site / name).mkdir(parents=True)
+        (site / name / "__init__.py").write_text("raise SystemError('nothing is imported')")
+    if version:
+        (site / "speculators-1.dist-info").mkdir()
+        told_version = f"Metadata-Version: 2.1\nName: speculators\nVersion: {version}\n"
+        (site / "speculators-1.dist-info" / "METADATA").write_text(told_version)
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    text = json.dumps({"target": "t", "out": str(tmp_path), "training": {"steps": 1}})
+    code, told, _ = _stage(tmp_path, "prompts", text, "answers", "train")
+    assert (code, told[-1]["kind"]) == (1, "not-installed")
+    assert seen in str(told[-1]["message"])
+    assert "stage train needs it" in str(told[-1]["message"])
+    assert "speculators>=0.9" in str(told[-1]["fix"])
+    assert "SystemError" in str(_stage(tmp_path, "prompts", text, "answers")[1][-1]["message"])
+
+
+@pytest.mark.parametrize(
     ("text", "word"),
     [
+        (
+            '{"target": "t", "out": "o", "training": {"steps": 1}, "answers": {"seconds": 0}}',
+            "answers.seconds is 0: a number above 0",
+        ),
         ("{", "Expecting"),
         ('{"out": "o", "training": {"steps": 1}}', "target"),
         ('{"target": "t", "out": "o", "training": {}}', "minutes or steps"),

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,17 +11,16 @@ import yaml
 
 from speccli.core.bench.progress import Progress
 from speccli.core.bench.results import Result
-from speccli.core.errors import ExitCode, SpecctlError, UsageError
+from speccli.core.errors import ExitCode, UsageError
 from speccli.core.preflight import Verdict, check_pair
 from speccli.core.preflight.ask import pair_from
 from speccli.core.preflight.files import read_model
 from speccli.core.training import accept as acceptance
 from speccli.core.training import specforge
-from speccli.core.training.job import STAGES, Prepared, Wanted, prepare
+from speccli.core.training.job import STAGES, Prepared, Wanted, checked, prepare
+from speccli.core.training.lock import alone
 from speccli.core.training.run import StageError, Told, program, run
 
-LOCK = ".training"
-"""Held by the process that trains in a folder, whose id is in it."""
 HEAD = "head"
 """In the folder: the head as an engine loads it."""
 
@@ -81,46 +76,8 @@ def train(
     program(python)
     if measuring is not None:
         _heads(wanted, measuring)
-    with _alone(wanted.out):
+    with alone(wanted.out):
         return _train(wanted, python, measuring, tell, progress)
-
-
-@contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """Two trainings in one folder would write each other's checkpoints.
-
-    What a job that is refused would leave is removed: the lock, and folders with nothing in them.
-    """
-    new = [each for each in (out / LOCK, out, *out.parents) if not each.exists()]
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        file = (out / LOCK).open("a+", encoding="ascii")
-    except OSError as error:
-        raise UsageError(f"cannot write in {out}: {error.strerror}", hint="--out DIR") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            file.seek(0)
-            raise SpecctlError(
-                f"process {file.read().strip() or 'unknown'} is training in {out}",
-                hint="wait for it or interrupt it; or give another --out",
-            ) from error
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        try:
-            yield
-        except UsageError:
-            _remove(new)
-            raise
-
-
-def _remove(new: Sequence[Path]) -> None:
-    """Those that nothing else is in, the innermost first."""
-    for path in new:
-        with contextlib.suppress(OSError):
-            path.unlink() if path.name == LOCK else path.rmdir()
 
 
 def _train(
@@ -172,16 +129,22 @@ def for_specforge(
     Raises:
         UsageError: SpecForge refuses it, or cannot train what is wanted.
         StageError: a stage failed.
+        SpecctlError: another training is at work in the folder.
     """
-    prepared = prepare(wanted)
+    program(python)
     layers = read_model(wanted.target).number("num_hidden_layers")
     if layers is None:
         raise UsageError(f"{wanted.target}: its config.json tells no num_hidden_layers")
-    made = specforge.config(prepared.document, int(layers))
-    run(prepared, python, ("prompts", "answers", "tokens"), tell)
-    file = wanted.out / specforge.FILE
-    file.write_text(yaml.safe_dump(made, sort_keys=False), encoding="utf-8")
-    return file, specforge.checked(python, file)
+    made = specforge.config(checked(wanted), int(layers))
+    with alone(wanted.out):
+        prepared = prepare(wanted)
+        file = wanted.out / specforge.FILE
+        file.write_text(yaml.safe_dump(made, sort_keys=False), encoding="utf-8")
+        unchecked = specforge.checked(python, file)  # before the answers, which take long
+        if unchecked:
+            tell(Told("prompts", "said", {"warning": f"{file}: {unchecked}"}))
+        run(prepared, python, ("prompts", "answers", "tokens"), tell)
+    return file, unchecked
 
 
 def _heads(wanted: Wanted, measuring: Measuring) -> list[tuple[str, Path]]:

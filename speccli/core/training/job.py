@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from draft_training.bounds import OutOfBoundsError
 from draft_training.job import ANSWERS_FREE, METHODS, from_dict
 from speccli.core.bench import datasets
 from speccli.core.bench.datasets import Prompts
@@ -27,6 +28,8 @@ _MUCH = 0.2
 """Of a source's prompts, left out as near a test: from here on it is said, and why."""
 
 
+_OPTIONS = {"training.minutes": "--minutes ", "training.steps": "--steps ", "seed": "--seed "}
+"""Settings that have an option of their own."""
 _FREE = ("init", "aux_layers", "tests_sha256")
 """What may change in a folder beside the training: the answers do not depend on it."""
 
@@ -55,6 +58,8 @@ class Wanted:
     """Further datasets that the head is measured with, and never trained on."""
     changes: tuple[str, ...] = ()
     """`answers.samples=1`, `training.lr=1e-3`: any field of the job."""
+    elsewhere: bool = False
+    """It runs on another machine: the folder of `init` is not looked for on this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +129,8 @@ def prepare(wanted: Wanted) -> Prepared:
     Raises:
         UsageError: it cannot be trained so, or `--out` holds another job.
     """
+    document = checked(wanted)
     split = _split(wanted)
-    document = _document(wanted)
     lines = split.lines()
     held = {_plain(t.name): t.prompts[: wanted.measured] for t in split.tests}
     tests = "".join(_line(p, test=test) for test, prompts in sorted(held.items()) for p in prompts)
@@ -233,7 +238,12 @@ def _nothing(sources: Sequence[_Source]) -> UsageError:
     return UsageError(f"nothing to train on: {told}", hint=hint)
 
 
-def _document(wanted: Wanted) -> dict[str, Any]:
+def checked(wanted: Wanted) -> dict[str, Any]:
+    """The job, but for its prompts; nothing is written.
+
+    Raises:
+        UsageError: it cannot be trained so.
+    """
     if wanted.method not in METHODS:
         raise UsageError(
             f"--method {wanted.method}: no head of that kind is trained here",
@@ -241,7 +251,7 @@ def _document(wanted: Wanted) -> dict[str, Any]:
         )
     if (wanted.minutes is None) == (wanted.steps is None):
         raise UsageError("how long to train?", hint="give --minutes or --steps, one of them")
-    if wanted.init is not None:
+    if wanted.init is not None and not wanted.elsewhere:
         _is_head(wanted.init)
     document: dict[str, Any] = {
         "target": wanted.target,
@@ -254,8 +264,16 @@ def _document(wanted: Wanted) -> dict[str, Any]:
     }
     for change in wanted.changes:
         _change(document, change)
+    if None not in (document["training"].get("minutes"), document["training"].get("steps")):
+        raise UsageError("how long to train?", hint="give --minutes or --steps, one of them")
     try:
         from_dict(document)
+    except OutOfBoundsError as error:
+        option = _OPTIONS.get(error.name, f"--set {error.name}=")
+        raise UsageError(
+            f"{option}{_told(error.value)}: wants {error.wanted}",
+            hint="docs/training.md lists what can be set",
+        ) from error
     except (TypeError, ValueError) as error:
         told = str(error).partition("() got an ")[2] or str(error)
         raise UsageError(f"--set: {told}", hint="docs/training.md lists the names") from error
@@ -280,6 +298,10 @@ def _is_head(folder: Path) -> None:
         )
 
 
+def _told(value: object) -> str:
+    return "none" if value is None else str(value).removesuffix(".0")
+
+
 def _change(document: dict[str, Any], change: str) -> None:
     path, equals, text = change.partition("=")
     section, _, name = path.strip().rpartition(".")
@@ -288,6 +310,8 @@ def _change(document: dict[str, Any], change: str) -> None:
             f"--set {change!r} is not answers.NAME=VALUE or training.NAME=VALUE",
             hint="docs/training.md lists the names",
         )
+    if not section and name in document.keys() - {"seed"}:
+        raise UsageError(f"--set {name}: it is not set so", hint="it has an option of its own")
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -299,9 +323,10 @@ def _change(document: dict[str, Any], change: str) -> None:
 
 def _number(text: str) -> float | None:
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
         return None
+    return int(value) if value.is_integer() else value
 
 
 def _same_as_before(file: Path, document: Mapping[str, Any]) -> None:

@@ -12,13 +12,14 @@ import json
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from speccli.core.errors import SpecctlError, UsageError
 from speccli.core.kernels_job import USER, pack
-from speccli.core.training.job import STAGES, Prepared, Wanted, prepare
+from speccli.core.training.job import STAGES, Prepared, Wanted, checked, prepare
+from speccli.core.training.lock import alone
 from speccli.core.training.package import PACKAGE, package
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _PART = 700_000
 """Bytes of prompts in one ConfigMap: an object of etcd holds 1.5 MB, and base64 adds a third."""
 _MOST_PARTS = 16
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
+_SIZE = re.compile(r"0*[1-9]\d{0,11}([KMGTP]i?)?")
 _RETRIES = 3
 _BESIDES_S = 4 * 3600
 """For the image, the weights, the answers and a retry."""
@@ -50,7 +52,7 @@ class Request:
     storage: str = "50Gi"
     storage_class: str | None = None
     models_claim: str | None = None
-    """A claim that holds the target; it is at /models."""
+    """A claim that holds the target, and a head to go on from; it is at /models."""
     deadline_s: int = _BY_STEPS_S
 
     @classmethod
@@ -71,24 +73,47 @@ class Request:
                 f"--out {wanted.out}: {name!r} is no name for a Job",
                 hint="letters, digits and -, at most 40",
             )
-        if wanted.init is not None:
-            raise UsageError(
-                f"--init {wanted.init} lies on this machine, and pods have none of it",
-                hint="train it here, or from nothing",
-            )
-        if Path(wanted.target).is_dir() and not wanted.target.startswith(f"{_MODELS}/"):
-            raise UsageError(
-                f"the target {wanted.target} lies on this machine, and pods have none of it",
-                hint=f"a name on the hub, or {_MODELS}/… with --models-claim",
-            )
+        named = [("the target", wanted.target), ("--init", str(wanted.init or ""))]
+        for what, path in named:
+            _there(what, path, rest.get("models_claim"))
+        if "storage" in rest and not _SIZE.fullmatch(rest["storage"]):
+            raise UsageError(f"--storage {rest['storage']} is no size", hint="--storage 50Gi")
+        checked(replace(wanted, elsewhere=True))
         if wanted.minutes is not None:
             rest.setdefault("deadline_s", round(_BESIDES_S + 90 * wanted.minutes))
         return cls(image, name, namespace or "", **rest)
 
 
+def _there(what: str, path: str, claim: str | None) -> None:
+    """That pods have what is named: what lies on the claim is looked at by the first stage.
+
+    Raises:
+        UsageError: it lies on this machine, or on a claim that is not named.
+    """
+    if path.startswith(f"{_MODELS}/"):
+        if claim is None:
+            raise UsageError(
+                f"{what} {path} lies on a claim, and none is named", hint="--models-claim NAME"
+            )
+        return
+    here = what == "--init" or path.startswith((".", "/", "~")) or Path(path).is_dir()
+    if path and here:
+        hub = "a name on the hub, or " if what != "--init" else ""
+        raise UsageError(
+            f"{what} {path} lies on this machine, and pods have none of it",
+            hint=f"{hub}put it on a claim: {_MODELS}/… with --models-claim NAME",
+        )
+
+
 def objects_for(request: Request, wanted: Wanted) -> list[dict[str, Any]]:
-    """The objects of a job that is prepared here and now."""
-    return objects(request, prepare(wanted))
+    """The objects of a job that is prepared here and now.
+
+    Raises:
+        UsageError: it cannot be trained so, or its prompts are too many.
+        SpecctlError: a training is at work in the folder.
+    """
+    with alone(wanted.out):
+        return objects(request, prepare(replace(wanted, elsewhere=True)))
 
 
 def apply(made: list[dict[str, Any]], cluster: Cluster) -> str:
@@ -250,8 +275,8 @@ def _container(request: Request) -> dict[str, Any]:
         f"cat {_PROMPTS}/prompts-* | python3 -m gzip -d - > {_OUT}/work/prompts.jsonl; "
         f"python3 -m tarfile -e {_CODE}/{_ARCHIVE} $HOME; cd $HOME; "
         "trap 'kill -TERM $stage; wait $stage; exit 143' TERM; "
-        f"for name in {stages}; do "
-        f"python3 -m {PACKAGE} $name {_CODE}/job.json & stage=$!; wait $stage; done"
+        f"set -- {stages}; while [ $# -gt 0 ]; do name=$1; shift; "
+        f'python3 -m {PACKAGE} $name {_CODE}/job.json "$@" & stage=$!; wait $stage; done'
     )
     mounts = [
         {"name": "code", "mountPath": _CODE, "readOnly": True},

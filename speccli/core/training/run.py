@@ -68,13 +68,14 @@ def run(
     kept = prepared.file.parent / "work" / "stages.json"
     done = _done(kept)
     with _package_alone() as place:
-        for stage in stages:
+        for at, stage in enumerate(stages):
             if _finished(stage, done, prepared.document):
                 tell(Told(stage, "kept", done[stage]))
                 continue
             if stage in {"train", "export"} and done.pop(stage, None):
                 _keep(kept, done)  # from here on its folder may hold something else
-            facts = _stage(found, stage, prepared.file, place, tell)
+            later = [s for s in stages[at + 1 :] if not _finished(s, done, prepared.document)]
+            facts = _stage(found, (stage, *later), prepared.file, place, tell)
             anew = stage == "answers" and not _same_answers(done.get(stage), facts)
             done[stage] = facts | {"asked": _asked(stage, prepared.document)}
             _keep(kept, done)
@@ -132,10 +133,12 @@ def _package_alone() -> Iterator[Path]:
 
 
 def _stage(
-    python: Path, stage: str, job: Path, place: Path, tell: Callable[[Told], None]
+    python: Path, stages: Sequence[str], job: Path, place: Path, tell: Callable[[Told], None]
 ) -> dict[str, Any]:
+    """Run the first; the others come later, and it finds what they lack."""
+    stage, *later = stages
     log = job.parent / "work" / f"{stage}.log"
-    command = [str(python), "-m", "draft_training", stage, str(job)]
+    command = [str(python), "-m", "draft_training", stage, str(job), *later]
     path = os.pathsep.join(filter(None, (str(place), os.environ.get("PYTHONPATH"))))
     with (
         log.open("ab") as kept,

@@ -40,6 +40,11 @@ def config(document: Mapping[str, Any], layers: int) -> dict[str, Any]:
     steps = training.get("steps")
     if steps is None:
         raise UsageError("SpecForge trains by steps", hint="give --steps instead of --minutes")
+    if document.get("init"):
+        raise UsageError(
+            "--init is not for --backend specforge",
+            hint="write model.draft_checkpoint_path into the run file yourself",
+        )
     out = Path(document["out"])
     unroll = training.get("unroll", _UNROLL)
     longest = answers.get("max_prompt_tokens", 768) + answers.get("max_tokens", 384)

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from speccli.core.errors import UsageError
+from speccli.core.errors import SpecctlError, UsageError
 from speccli.core.training.job import Wanted, prepare
-from speccli.core.training.kube_job import Request, apply, objects
+from speccli.core.training.kube_job import Request, apply, objects, objects_for
+from speccli.core.training.lock import alone
 
 kubernetes_validate = pytest.importorskip("kubernetes_validate")
 
@@ -56,9 +57,8 @@ def test_the_prompts_travel_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert sent == (tmp_path / "head-one" / "work" / "prompts.jsonl").read_bytes()
 
 
-def test_the_script_runs_the_stages_on_what_is_mounted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def _run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, python: str) -> Any:
+    """The container's command, where what it mounts is folders of ours."""
     monkeypatch.setattr("speccli.core.training.kube_job._CODE", str(tmp_path / "job"))
     monkeypatch.setattr("speccli.core.training.kube_job._PROMPTS", str(tmp_path / "prompts"))
     monkeypatch.setattr("speccli.core.training.kube_job._OUT", str(tmp_path / "out"))
@@ -73,20 +73,38 @@ def test_the_script_runs_the_stages_on_what_is_mounted(
                     (tmp_path / folder / name).write_text(text)
     bin_ = tmp_path / "bin"
     bin_.mkdir()
-    (bin_ / "python3").symlink_to(sys.executable)
+    (bin_ / "python3").write_text(f"#!/bin/sh\n{python}")
+    (bin_ / "python3").chmod(0o755)
     container = job["spec"]["template"]["spec"]["containers"][0]
-    ran = subprocess.run(
+    return subprocess.run(
         container["command"],
         env={"HOME": str(tmp_path / "home"), "PATH": f"{bin_}:/usr/bin:/bin"},
         capture_output=True,
         text=True,
     )
+
+
+def test_the_script_runs_the_stages_on_what_is_mounted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = _run(tmp_path, monkeypatch, f'exec {sys.executable} "$@"')
     # The first stage finds no transformers here: the script must end with its failure.
     last = json.loads(ran.stdout.splitlines()[-1])
     assert (ran.returncode, last["event"], last["stage"]) == (1, "failed", "prompts")
     text = (tmp_path / "out" / "work" / "prompts.jsonl").read_text()
     rows = map(json.loads, text.splitlines())
     assert Counter(row.get("test") for row in rows) == {None: 32, "q": 8}
+
+
+def test_every_stage_is_told_what_comes_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "asked"
+    stub = f'test "$2" = draft_training || exec {sys.executable} "$@"\nshift 2; echo "$@" >> {log}'
+    assert _run(tmp_path, monkeypatch, stub).returncode == 0
+    stages = ["prompts", "answers", "train", "export"]
+    asked = [line.split() for line in log.read_text().splitlines()]
+    assert [[words[0], *words[2:]] for words in asked] == [stages[at:] for at in range(4)]
 
 
 @pytest.mark.parametrize(
@@ -148,5 +166,46 @@ def test_what_lies_on_this_machine_is_refused(tmp_path: Path) -> None:
     wanted = replace(_wanted(tmp_path), target=str(tmp_path))
     with pytest.raises(UsageError, match="pods have none"):
         Request.of(wanted, "i", "ml")
-    with pytest.raises(UsageError, match="--init"):
+    with pytest.raises(UsageError, match="--init .* pods have none") as caught:
         Request.of(replace(_wanted(tmp_path), init=tmp_path), "i", "ml")
+    assert "/models/… with --models-claim" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"init": Path("/models/heads/one")}, {"target": "/models/llama"}]
+)
+def test_what_lies_on_a_claim_needs_the_claim(tmp_path: Path, changes: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="lies on a claim, and none is named"):
+        Request.of(replace(_wanted(tmp_path), **changes), "i", "ml")
+
+
+@pytest.mark.parametrize("version", ["1.29", "1.37"])
+def test_a_head_on_the_claim_is_gone_on_from(tmp_path: Path, version: str) -> None:
+    wanted = replace(_wanted(tmp_path), init=Path("/models/heads/one"))
+    made = objects_for(Request.of(wanted, "vllm:x", "ml", models_claim="models"), wanted)
+    for each in made:
+        kubernetes_validate.validate(each, version, strict=True)
+    code = next(each for each in made if each["metadata"]["name"].endswith("-code"))
+    assert json.loads(code["data"]["job.json"])["init"] == "/models/heads/one"
+    pod = made[-1]["spec"]["template"]["spec"]
+    assert {"name": "models", "mountPath": "/models", "readOnly": True} in pod["containers"][0][
+        "volumeMounts"
+    ]
+    claims = [
+        v["persistentVolumeClaim"]["claimName"]
+        for v in pod["volumes"]
+        if "persistentVolumeClaim" in v
+    ]
+    assert claims == ["head-one", "models"]
+
+
+@pytest.mark.parametrize("storage", ["", "0", "-5Gi", "much", "50 Gi", "0Gi"])
+def test_a_claim_has_a_size(tmp_path: Path, storage: str) -> None:
+    with pytest.raises(UsageError, match="no size"):
+        Request.of(_wanted(tmp_path), "i", "ml", storage=storage)
+
+
+def test_a_job_is_not_made_of_a_folder_in_which_another_trains(tmp_path: Path) -> None:
+    wanted = _wanted(tmp_path)
+    with alone(wanted.out), pytest.raises(SpecctlError, match="is training in"):
+        objects_for(Request.of(wanted, "i", "ml"), wanted)

@@ -16,7 +16,7 @@ import pytest
 from draft_training import job as stage_job
 from speccli.core.bench.progress import Progress
 from speccli.core.errors import SpecctlError, UsageError
-from speccli.core.training import flow, job
+from speccli.core.training import flow, job, lock
 from speccli.core.training.job import Prepared, Wanted
 from speccli.core.training.run import StageError, Told, run
 
@@ -66,6 +66,14 @@ def test_stages_run_in_order_and_what_is_done_is_kept(tmp_path: Path) -> None:
     run(_prepared(tmp_path), python, STAGES, again.append)
     assert [t.event for t in again] == ["kept"] * 3
     assert (tmp_path / "ran").read_text().split() == list(STAGES)
+
+
+def test_a_stage_is_told_which_are_to_follow_it_and_not_what_is_done(tmp_path: Path) -> None:
+    python = _python(tmp_path, _WORKS.replace("stage + ", "' '.join([stage, *sys.argv[5:]]) + "))
+    run(_prepared(tmp_path), python, STAGES, lambda told: None)
+    run(_prepared(tmp_path, steps=9), python, STAGES, lambda told: None)
+    asked = (tmp_path / "ran").read_text().splitlines()
+    assert asked == ["prompts answers train", "answers train", "train", "train"]
 
 
 def test_more_steps_train_again_and_nothing_else(tmp_path: Path) -> None:
@@ -388,9 +396,9 @@ def test_numbers_of_set_are_numbers(tmp_path: Path) -> None:
 
 def test_a_folder_in_which_another_trains_is_refused(tmp_path: Path) -> None:
     """Both would write the other's checkpoints and log."""
-    wanted = Wanted("target", tmp_path / "out", data=("none.jsonl",))
+    wanted = Wanted("target", tmp_path / "out", data=("none.jsonl",), steps=5)
     wanted.out.mkdir()
-    with (wanted.out / flow.LOCK).open("a+") as held:
+    with (wanted.out / lock.LOCK).open("a+") as held:
         held.write("4711")
         held.flush()
         fcntl.flock(held, fcntl.LOCK_EX)

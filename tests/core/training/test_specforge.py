@@ -1,9 +1,15 @@
+import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from speccli.core.errors import UsageError
-from speccli.core.training import specforge
+from speccli.core.errors import SpecctlError, UsageError
+from speccli.core.training import flow, specforge
+from speccli.core.training.job import Wanted
+from speccli.core.training.lock import alone
+from speccli.core.training.run import Told
 
 
 def _document(**changes: Any) -> dict[str, Any]:
@@ -44,3 +50,66 @@ def test_the_states_and_the_head_have_a_gpu_each() -> None:
 def test_minutes_are_no_length_for_specforge() -> None:
     with pytest.raises(UsageError, match="by steps"):
         specforge.config(_document(training={"minutes": 5}), layers=30)
+
+
+def _python(folder: Path, says: str) -> Path:
+    """A Python whose SpecForge says something; it logs what it is called for."""
+    path = folder / "python"
+    path.write_text(
+        f"#!{sys.executable}\nimport json, sys\n"
+        f"log = open({str(folder / 'ran')!r}, 'a')\n"
+        "if sys.argv[1] == '-c':\n"
+        f"    log.write('check\\n'); says = {says!r}\n"
+        "    sys.exit(says or 0)\n"
+        "log.write(sys.argv[3] + '\\n')\n"
+        "print(json.dumps({'event': 'done', 'facts': {}}))\n"
+    )
+    path.chmod(0o755)
+    return path
+
+
+def _wanted(folder: Path, **more: Any) -> Wanted:
+    (folder / "t").mkdir()
+    (folder / "t" / "config.json").write_text('{"num_hidden_layers": 30}')
+    rows = [{"id": str(i), "prompt": f"question {i}"} for i in range(40)]
+    (folder / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    length = {} if "minutes" in more else {"steps": 5}
+    data = (str(folder / "q.jsonl"),)
+    return Wanted(str(folder / "t"), folder / "out", data=data, **{**length, **more})
+
+
+def test_two_trainings_in_one_folder_are_refused(tmp_path: Path) -> None:
+    wanted = _wanted(tmp_path)
+    with alone(wanted.out), pytest.raises(SpecctlError, match="is training in"):
+        flow.for_specforge(wanted, _python(tmp_path, ""), print)
+    assert not (tmp_path / "ran").exists()
+    flow.for_specforge(wanted, _python(tmp_path, ""), lambda told: None)
+
+
+def test_what_specforge_says_is_heard_before_anything_is_answered(tmp_path: Path) -> None:
+    wanted = _wanted(tmp_path)
+    with pytest.raises(UsageError, match="SpecForge refuses .*specforge.yaml: bad strategy"):
+        flow.for_specforge(wanted, _python(tmp_path, "bad strategy"), print)
+    assert (tmp_path / "ran").read_text().split() == ["check"]
+    told = list[Told]()
+    python = _python(tmp_path, "No module named 'specforge'")
+    _, unchecked = flow.for_specforge(wanted, python, told.append)
+    assert "SpecForge is not installed in" in str(unchecked)
+    assert told[0].facts["warning"].endswith(str(unchecked)), "before the first stage"
+    ran = (tmp_path / "ran").read_text().split()
+    assert ran == ["check", "check", "prompts", "answers", "tokens"]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [({"minutes": 2.0}, "by steps"), ({"init": Path("t")}, "--init is not for")],
+)
+def test_what_specforge_cannot_have_is_refused_and_leaves_nothing(
+    tmp_path: Path, more: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = _wanted(tmp_path, **more)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t" / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(UsageError, match=words):
+        flow.for_specforge(wanted, _python(tmp_path, ""), print)
+    assert not wanted.out.exists()

@@ -1,0 +1,57 @@
+"""A folder is one training's at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from speccli.core.errors import SpecctlError, UsageError
+
+LOCK = ".training"
+"""Held by the process that trains in a folder, whose id is in it."""
+
+
+@contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """Two trainings in one folder would write each other's checkpoints.
+
+    What a job that is refused would leave is removed: the lock, and folders with nothing in them.
+
+    Raises:
+        UsageError: nothing can be written there.
+        SpecctlError: another training is at work in it.
+    """
+    new = [each for each in (out / LOCK, out, *out.parents) if not each.exists()]
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        file = (out / LOCK).open("a+", encoding="ascii")
+    except OSError as error:
+        raise UsageError(f"cannot write in {out}: {error.strerror}", hint="--out DIR") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            raise SpecctlError(
+                f"process {file.read().strip() or 'unknown'} is training in {out}",
+                hint="wait for it or interrupt it; or give another --out",
+            ) from error
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        try:
+            yield
+        except UsageError:
+            _remove(new)
+            raise
+
+
+def _remove(new: Sequence[Path]) -> None:
+    """Those that nothing else is in, the innermost first."""
+    for path in new:
+        with contextlib.suppress(OSError):
+            path.unlink() if path.name == LOCK else path.rmdir()
