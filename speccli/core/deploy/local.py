@@ -13,7 +13,7 @@ from speccli import __version__
 from speccli.core.deploy.asked import Asked
 from speccli.core.deploy.changeover import Change, End, Say, asked_at, begin, port_of, ready
 from speccli.core.deploy.gate import Gate, gate
-from speccli.core.deploy.place import Here, alone, ask_at, place
+from speccli.core.deploy.place import Here, alone, ask_at, place, was_deleted
 from speccli.core.deploy.prepare import now, who
 from speccli.core.deploy.wanted import Launch
 from speccli.core.engines.local import HOST, INSTALL_HINT, find_vllm_python, free_port
@@ -127,7 +127,7 @@ def _carry_out(
         protected = serving is not None and (_was_ready(former, serving) or here.ready(serving))
         change = begin(here, launch, protected=protected, beside=asked.beside, say=say)
         say(f"started on port {change.port}; its log is {here.log_of(change.launch)}")
-    if told.current.state == "applying":
+    if told.current.state == "applying" and not was_deleted(here):
         told = here.write(told.with_current(state="applied", ended=now()))
     outcome = LocalOutcome(
         told,
@@ -244,7 +244,7 @@ def _await(
     end, why = ready(here, change.launch, limit, say, sleep)
     if end == "late":
         return replace(outcome, end=end, why=why)
-    if here.record() is None:
+    if was_deleted(here):
         return replace(outcome, end="failed", why="it was deleted meanwhile", former=None)
     proof = None
     if end == "done":

@@ -37,6 +37,7 @@ from speccli.core.state import StateError, write_atomic
 
 RECORD = "record.json"
 _DEPLOYING = "deploying"
+_DELETING = "deleting"
 _FOLDER = "local"
 _MARGIN_S = 20.0
 """Beyond the engines' grace, for the supervisor itself."""
@@ -235,13 +236,24 @@ def stop(here: Here) -> None:
 def delete(here: Here, say: Callable[[str], None]) -> None:
     """End the engine and forget it, record and log included."""
     url = here.url
-    if here.alive:
-        say(f"stopping the engine at {url}; running requests finish first")
-        stop(here)
-    # The record goes first: a folder without one is no deployment.
-    (here.folder / RECORD).unlink(missing_ok=True)
-    shutil.rmtree(here.folder, ignore_errors=True)
+    with contextlib.ExitStack() as deleting:
+        if here.alive:
+            # Held while it ends: who waits for the engine then knows why it went.
+            mark = deleting.enter_context((here.folder / _DELETING).open("w"))
+            fcntl.flock(mark, fcntl.LOCK_EX)
+            say(f"stopping the engine at {url}; running requests finish first")
+            stop(here)
+        # The record goes first: a folder without one is no deployment.
+        (here.folder / RECORD).unlink(missing_ok=True)
+        shutil.rmtree(here.folder, ignore_errors=True)
     say(f"removed {here.folder}")
+
+
+def was_deleted(here: Here) -> bool:
+    """Whether it is no deployment any more; one that is being deleted is waited for."""
+    with contextlib.suppress(OSError), (here.folder / _DELETING).open() as mark:
+        fcntl.flock(mark, fcntl.LOCK_SH)
+    return here.record() is None
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from speccli.core.deploy import local
+from speccli.core.deploy import place as places
 from speccli.core.deploy.beside import room_beside
 from speccli.core.deploy.changeover import Change
 from speccli.core.deploy.look import deployed_here
@@ -83,12 +84,26 @@ def test_no_request_fails_while_an_engine_is_replaced(deploy: Deploy, here: Here
 @pytest.mark.slow
 @pytest.mark.parametrize("side", [BESIDE, FIRST], ids=["beside", "stopped-first"])
 def test_what_is_deleted_during_a_change_is_not_started_again(
-    side: dict[str, bool], deploy: Deploy, here: Here
+    side: dict[str, bool], deploy: Deploy, here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy()
     deploy("draft.K=3", wait=False, **side)
-    threading.Timer(0.3, delete, (here, lambda _: None)).start()
+    before, stop = here.wanted, places.stop
+
+    def stop_and_linger(here: Here) -> None:
+        stop(here)
+        time.sleep(1.0)  # who waits for the engine looks twice a second, and sees that it is gone
+
+    def delete_it() -> None:
+        while here.wanted == before:
+            time.sleep(0.01)
+        delete(here, lambda _: None)
+
+    monkeypatch.setattr(places, "stop", stop_and_linger)
+    deleting = threading.Thread(target=delete_it)
+    deleting.start()
     outcome = deploy("draft.K=3", "engine.env.SLOW=1", **side)
+    deleting.join()
     assert outcome.exit_code is ExitCode.CRITICAL
     assert "deleted" in outcome.why
     assert outcome.serves is None
