@@ -47,16 +47,30 @@ def test_a_schedule_that_was_measured_is_what_the_server_gets(places: Places) ->
     group = GROUPS["8b-graphs"]
     arm = next(arm for arm in group.arms if arm.schedule)
     guessed = servers.speculation(places, group, arm)
-    rows = [[1, 20, 5], [21, 128, 2]]
+    rows = [[1, 20, 7], [21, 128, 2]]
     file = places.work / "results" / "schedule.json"
     file.parent.mkdir(parents=True)
-    config = {"num_speculative_tokens_per_batch_size": rows}
+    config = {"num_speculative_tokens": 7, "num_speculative_tokens_per_batch_size": rows}
     file.write_text(json.dumps({"speculative_config": config}))
     told = servers.speculation(places, group, arm)
     assert guessed is not None
     assert told is not None
     assert told["num_speculative_tokens_per_batch_size"] == rows
+    assert told["num_speculative_tokens"] == 7
     assert guessed["num_speculative_tokens_per_batch_size"][0][0] == 1
+    assert guessed["num_speculative_tokens"] == arm.k
+    file.write_text(json.dumps({"speculative_config": {"num_speculative_tokens": 4}}))
+    assert servers.schedule(places, group, 5) == [[1, group.max_num_seqs, 4]]
+
+
+def test_only_a_schedule_is_served_on_the_first_runner() -> None:
+    group = GROUPS["8b-graphs"]
+    first = [
+        arm.name
+        for arm in group.arms
+        if "VLLM_USE_V2_MODEL_RUNNER" in servers.environment(group, arm)
+    ]
+    assert first == ["scheduled"]
 
 
 def test_a_bench_asks_the_arms_it_names_and_says_what_it_stands_in_for(places: Places) -> None:

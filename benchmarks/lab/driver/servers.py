@@ -27,6 +27,9 @@ SPLIT = {
 }
 """No NVLink multicast: on a shared host it reaches into what other guests use. vLLM's own
 all-reduce does without."""
+FIRST_RUNNER = {"VLLM_USE_V2_MODEL_RUNNER": "0"}
+"""With K by batch: vLLM 0.25's second runner, its default, does not start with one. For the head it
+makes graphs of 1 + K - the largest K tokens, which is none or fewer than none."""
 NO_MULTICAST = json.dumps({"pass_config": {"fuse_allreduce_rms": False}})
 
 
@@ -88,18 +91,24 @@ def speculation(places: Places, group: Group, arm: Arm) -> dict[str, Any] | None
     if arm.method == "p-eagle":
         made["parallel_drafting"] = True
     if arm.schedule:
-        made["num_speculative_tokens_per_batch_size"] = schedule(places, group, arm.k)
+        rows = schedule(places, group, arm.k)
+        # Graphs are made for each K of the schedule: none may be above what the engine drafts.
+        made["num_speculative_tokens"] = max(k for _, _, k in rows) or arm.k
+        made["num_speculative_tokens_per_batch_size"] = rows
     return made
 
 
 def schedule(places: Places, group: Group, k: int) -> list[list[int]]:
-    """K by batch, as the sweep gave it, else as the first measurements suggest."""
+    """K by batch, as the sweep gave it, one K too; else as the first measurements suggest."""
     file = places.work / "results" / "schedule.json"
     told = places_.read(file).get("speculative_config") or {}
-    found = told.get("num_speculative_tokens_per_batch_size")
     most = group.max_num_seqs
+    if found := told.get("num_speculative_tokens_per_batch_size"):
+        return [[int(number) for number in row] for row in found]
+    if one := told.get("num_speculative_tokens"):
+        return [[1, most, int(one)]]
     guess = [[1, 16, k], [17, 64, 3], [65, 128, 1]]
-    return found or [[first, min(last, most), n] for first, last, n in guess if first <= most]
+    return [[first, min(last, most), n] for first, last, n in guess if first <= most]
 
 
 def command(places: Places, group: Group, arm: Arm, port: int) -> list[str]:
@@ -181,12 +190,17 @@ def _waited(places: Places, group: Group, arm: Arm, run: Path, begin: float) -> 
     return []
 
 
+def environment(group: Group, arm: Arm) -> dict[str, str]:
+    """What an arm's engine is told beside its line."""
+    return {**(SPLIT if group.gpus > 1 else {}), **(FIRST_RUNNER if arm.schedule else {})}
+
+
 def _spawn(places: Places, group: Group, arm: Arm, line: list[str], run: Path) -> None:
     cache = run / f"cache-{arm.name}"
     known = _known(places, group, arm)
     if known.exists() and not cache.exists():
         shutil.copytree(known, cache, symlinks=True)
-    env = places.engine_env(VLLM_CACHE_ROOT=str(cache), **(SPLIT if group.gpus > 1 else {}))
+    env = places.engine_env(VLLM_CACHE_ROOT=str(cache), **environment(group, arm))
     with (run / f"{arm.name}.log").open("w") as log:
         process = subprocess.Popen(
             line, env=env, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
