@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from speccli.core.errors import UsageError
 from speccli.core.fallback.audit import emit, entry
 from speccli.core.fallback.carrying import Ended, came_to
-from speccli.core.fallback.kept import KeptError, load, save
+from speccli.core.fallback.kept import Kept, KeptError, load, save
 from speccli.core.fallback.policy import after
-from speccli.core.fallback.standing import standing
+from speccli.core.fallback.standing import Standing, standing
 from speccli.core.fallback.terms import Move
 
 if TYPE_CHECKING:
     from speccli.core.kube.client import Cluster
 
 _AGAIN = 3
-"""Times that an end is written, where a watch writes at the same moment."""
+"""Times that something is written, where a watch writes at the same moment."""
 
 
 def accept(
@@ -38,12 +38,30 @@ def accept(
         KeptError: somebody else was faster.
     """
     namespace = given or cluster.namespace
-    kept, now = load(cluster, namespace, name), standing(cluster, namespace, name, at)
-    begun = kept.state.under_way
-    if begun is not None and begun.id == proposal and kept.state.accepted_at is not None:
-        return begun
-    move = _named(kept.state.proposal, name, proposal)
-    here = now.situation
+    refused: KeptError | None = None
+    for _ in range(_AGAIN):
+        kept, now = load(cluster, namespace, name), standing(cluster, namespace, name, at)
+        begun, taken = kept.state.under_way, kept.state.accepted_at
+        if begun is not None and begun.id == proposal and taken is not None:
+            if refused is None or taken == at:  # its answer did not come
+                return begun
+            raise refused  # another person was faster
+        move = _still_stands(kept, now, name, proposal)
+        told = entry("accepted", name, by, at, f"accepted: {move.why}", move)
+        state = replace(kept.state, proposal=None, under_way=move, accepted_at=at)
+        try:
+            save(cluster, namespace, name, kept.after(state, told))
+        except KeptError as error:
+            refused = error
+        else:
+            return move
+    assert refused is not None
+    raise refused
+
+
+def _still_stands(kept: Kept, now: Standing, name: str, proposal: str) -> Move:
+    """The proposal, which was made for what is deployed now."""
+    move, here = _named(kept.state.proposal, name, proposal), now.situation
     if here.busy is not None:
         raise UsageError(f"proposal {proposal}: {here.busy}", hint="wait until it is through")
     if here.revision != move.revision or here.ladder[here.at].name != move.source:
@@ -52,9 +70,6 @@ def accept(
             f"{move.revision}, and {here.ladder[here.at].name} at revision {here.revision} serves",
             hint=f"specctl fallback plan {name}",
         )
-    told = entry("accepted", name, by, at, f"accepted: {move.why}", move)
-    state = replace(kept.state, proposal=None, under_way=move, accepted_at=at)
-    save(cluster, namespace, name, kept.after(state, told))
     return move
 
 

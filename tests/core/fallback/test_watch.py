@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,7 +17,7 @@ from speccli.core.deploy.asked import Asked
 from speccli.core.errors import UsageError
 from speccli.core.fallback.audit import entry
 from speccli.core.fallback.carrying import Ended, carried
-from speccli.core.fallback.kept import save
+from speccli.core.fallback.kept import KeptError, save
 from speccli.core.fallback.proposals import accept, concluded
 from speccli.core.fallback.terms import LASTS_S, Move
 from speccli.core.kube.record import recipe_of
@@ -106,6 +107,45 @@ def test_a_return_that_a_person_accepts_is_held_to_the_baseline_of_the_watch() -
     assert (move.kind, move.well) == ("restore", 0.71)
     accepted: Any = accept(watched.server, None, "chat", move.id, "me@here", watched.at)  # type: ignore[arg-type]
     assert accepted.well == 0.71
+
+
+def at_its_write(watched: Watched, does: Callable[[], object]) -> None:
+    """Another client is faster, once."""
+
+    def before() -> None:
+        watched.server.fence = None
+        does()
+
+    watched.server.fence = before
+
+
+def test_a_proposal_is_accepted_though_the_watch_writes_at_the_same_moment() -> None:
+    watched = Watched(auto=False)
+    watched.signs["eagle3"] = (ZERO,)
+    watched.look(seconds=120)
+    move = watched.kept.state.proposal
+    assert move is not None
+    version = watched.kept.version
+    at_its_write(watched, lambda: watched.look(seconds=60))
+    server = cast(Any, watched.server)
+    assert accept(server, None, "chat", move.id, "me@here", watched.at) == move
+    assert watched.kept.version != version
+    assert watched.audit == ["proposed", "accepted"]
+
+
+def test_of_two_persons_who_accept_a_proposal_at_the_same_moment_one_carries_it() -> None:
+    watched = Watched(auto=False)
+    watched.signs["eagle3"] = (ZERO,)
+    watched.look(seconds=120)
+    move, server = watched.kept.state.proposal, cast(Any, watched.server)
+    assert move is not None
+    words = ("llm", "chat", move.id)
+    at_its_write(watched, lambda: accept(server, *words, "other@there", watched.at - 1.0))
+    with pytest.raises(KeptError, match="somebody else moved or proposed"):
+        accept(server, *words, "me@here", watched.at)
+    assert [(each.what, each.by) for each in watched.kept.audit[1:]] == [
+        ("accepted", "other@there")
+    ]
 
 
 def test_while_a_person_carries_a_proposal_nothing_else_is_proposed() -> None:
