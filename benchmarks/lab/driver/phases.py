@@ -239,6 +239,7 @@ BESIDE = {
     "8b-temperature-0.7": ("8b-sampled",),
     "8b-schema": ("8b-structured",),
     "8b-lossless": ("8b-lossless",),
+    "8b-graphs-lossless": ("8b-graphs-lossless",),
     "mixture": ("mixture-routing",),
     "70b-bf16": ("70b-bf16-arms",),
 }
