@@ -244,10 +244,11 @@ def test_a_second_one_that_waits_too_long_says_so(engine: Engine, tmp_path: Path
 def test_one_hanging_engine_does_not_hide_the_others_and_the_deadline_holds(
     engine: Engine, tmp_path: Path
 ) -> None:
-    hung = Engine(hang_s=120)
+    hung = Engine(hang_s=170)
+    words = (*QUICK, "--deadline", "60s", "--state", tmp_path)
     with serving(hung):
-        ran = cron("-e", engine.url, "-e", hung.url, "--deadline", "12", "--state", tmp_path)
-    assert ran.seconds < 60  # a busy machine may take long to start it
+        ran = cron("-e", engine.url, "-e", hung.url, *words)
+    assert ran.seconds < 120  # a busy machine may take long to start it
     assert ran.code == 2
     assert "ENGINE_DOWN" in ran.first
     assert "no answer within" in ran.first

@@ -35,7 +35,8 @@ class Page:
     """Errors of the console, of scripts and of the network."""
     requests: list[str] = field(default_factory=list)
     _number: int = 0
-    _loaded: asyncio.Event = field(default_factory=asyncio.Event)
+    _loaded: set[str] = field(default_factory=set)
+    """Documents that are whole, by the browser's number."""
     _waiting: dict[int, asyncio.Future[Any]] = field(default_factory=dict)
 
     async def listen(self) -> None:
@@ -48,8 +49,8 @@ class Page:
                 self._event(told["method"], told["params"])
 
     def _event(self, name: str, told: dict[str, Any]) -> None:
-        if name == "Page.loadEventFired":
-            self._loaded.set()
+        if name == "Page.lifecycleEvent" and told["name"] == "load":
+            self._loaded.add(told["loaderId"])
         elif name == "Network.requestWillBeSent":
             self.requests.append(told["request"]["url"])
         elif name == "Log.entryAdded" and told["entry"]["level"] in {"error", "warning"}:
@@ -82,9 +83,12 @@ class Page:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         await self.call("Emulation.setEmulatedMedia", features=[scheme])
-        self._loaded.clear()
-        await self.call("Page.navigate", url=url)
-        await asyncio.wait_for(self._loaded.wait(), 60)
+        await self.call("Page.setLifecycleEventsEnabled", enabled=True)
+        # Of this page: the empty one that a tab begins with may be loading still.
+        page = (await self.call("Page.navigate", url=url))["loaderId"]
+        async with asyncio.timeout(60):
+            while page not in self._loaded:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
 
     async def ask(self, script: str) -> Any:
         """The value of an expression."""
@@ -117,9 +121,7 @@ async def browser() -> AsyncIterator[Page]:
         try:
             port = await _port(Path(profile))
             async with aiohttp.ClientSession() as session:
-                async with session.get(f"http://127.0.0.1:{port}/json/list") as answer:
-                    tabs = await answer.json()
-                url = next(tab for tab in tabs if tab["type"] == "page")["webSocketDebuggerUrl"]
+                url = await _tab(session, f"http://127.0.0.1:{port}/json/list")
                 async with session.ws_connect(url, max_msg_size=0) as socket:
                     page = Page(socket)
                     listening = asyncio.create_task(page.listen())
@@ -131,6 +133,18 @@ async def browser() -> AsyncIterator[Page]:
             with suppress(ProcessLookupError):
                 process.terminate()
             await process.wait()
+
+
+async def _tab(session: aiohttp.ClientSession, url: str) -> str:
+    """Where the first tab is talked to; it comes after the port that tells of it."""
+    for _ in range(600):
+        async with session.get(url) as answer:
+            tabs = await answer.json()
+        for tab in tabs:
+            if tab["type"] == "page":
+                return str(tab["webSocketDebuggerUrl"])
+        await asyncio.sleep(0.1)
+    raise TimeoutError("the browser has no tab")
 
 
 async def _port(profile: Path) -> str:
