@@ -12,76 +12,18 @@ Exit codes: 0 all agree, 1 one does not, 3 they share no comparison, 64 usage.
 
 from __future__ import annotations
 
-import math
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2])]
 
 from usage import Parser, run  # noqa: E402
 
+from speccli.core.bench.again import differences, pairs  # noqa: E402
 from speccli.core.bench.compare import compare  # noqa: E402
 from speccli.core.bench.form import read  # noqa: E402
 from speccli.core.bench.results import Result, Statistic  # noqa: E402
 from speccli.core.errors import UsageError  # noqa: E402
-
-
-@dataclass(frozen=True)
-class Pair:
-    """One comparison, measured twice."""
-
-    arm: str
-    batch: int | None
-    dataset: str
-    first: Statistic
-    second: Statistic
-
-    @property
-    def agree(self) -> bool:
-        """Whether the difference of the logarithms is within the two scatters together."""
-        assert self.first.value is not None
-        assert self.second.value is not None
-        apart = abs(math.log(self.second.value / self.first.value))
-        return apart <= math.hypot(_half(self.first), _half(self.second))
-
-
-def _half(told: Statistic) -> float:
-    """Half of the interval, in logarithms; without one, nothing is known to be by chance."""
-    if not told.low or not told.high:
-        return 0.0
-    return math.log(told.high / told.low) / 2
-
-
-def pairs(first: Result, second: Result) -> list[Pair]:
-    """What both of them compared."""
-    cells = [
-        {(c.arm, c.load[0], c.dataset): c.speedup for c in compare(result).cells}
-        for result in (first, second)
-    ]
-    shared = [key for key in cells[0] if key in cells[1]]
-    found = [Pair(*key, cells[0][key], cells[1][key]) for key in shared]
-    return [p for p in found if p.first.value is not None and p.second.value is not None]
-
-
-def differences(first: Result, second: Result) -> Iterator[str]:
-    """In what they are not the same measurement, in words."""
-    for what in ("stand_in", "simulated"):
-        one, other = getattr(first, what), getattr(second, what)
-        if one != other:
-            yield f"{what.replace('_', '-')}: {one} and {other}"
-    arms = {arm.name: arm for arm in second.arms}
-    for arm in first.arms:
-        again = arms.get(arm.name, arm)
-        for what in ("model", "method", "k", "gpu_count"):
-            one, other = getattr(arm, what), getattr(again, what)
-            if one != other:
-                yield f"{arm.name}'s {what}: {one} and {other}"
-    for what in ("temperature", "top_p"):
-        one, other = getattr(first.provenance, what), getattr(second.provenance, what)
-        if one != other:
-            yield f"{what}: {one} and {other}"
 
 
 def surroundings(result: Result) -> str:
@@ -112,11 +54,11 @@ def main(arguments: list[str]) -> int:
         raise UsageError(
             f"{asked.first} and {asked.second} did not measure the same: {'; '.join(told)}"
         )
-    found = pairs(first, second)
+    found = pairs(compare(first), compare(second))
     for each in found:
         mark = "agree" if each.agree else "DIFFER"
         print(
-            f"{each.arm:<12} batch {each.batch!s:<5} {each.dataset:<12} "
+            f"{each.arm:<12} batch {each.load[0]!s:<5} {each.dataset:<12} "
             f"{_words(each.first):<20} {_words(each.second):<20} {mark}"
         )
     around = surroundings(first), surroundings(second)

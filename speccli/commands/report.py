@@ -32,6 +32,14 @@ Each = Annotated[
         help="Several models, a report each under one first page; repeat.",
     ),
 ]
+Again = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--again",
+        metavar="NAME=FILE",
+        help="With --each: another run of that model, to say where it disagrees; repeat.",
+    ),
+]
 Estimates = Annotated[
     Path | None,
     typer.Option(
@@ -53,6 +61,7 @@ def command(
     files: Files = None,
     each: Each = None,
     estimates: Estimates = None,
+    again: Again = None,
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Where the report goes.")
     ] = Path("outputs"),
@@ -103,7 +112,7 @@ def command(
     if bool(files) == bool(each):
         raise UsageError("which bench?", hint="give files of one, or --each NAME=FILE of several")
     written = (
-        _several(each, estimates, made, out, now, force)
+        _several(each, (estimates, again or ()), made, out, now, force)
         if each
         else write(made(files or ()), out, force=force)
     )
@@ -113,15 +122,22 @@ def command(
 
 def _several(
     each: Sequence[str],
-    estimates: Path | None,
+    beside: tuple[Path | None, Sequence[str]],
     made: Callable[[Sequence[Path]], Report],
     out: Path,
     now: datetime,
     force: bool,
 ) -> list[Path]:
-    from speccli.core.report import several
+    from speccli.core.bench.form import read
+    from speccli.core.report import several, several_again
     from speccli.core.report.several_pages import write
 
+    estimates, again = beside
     lines, fitted = several.read_estimates(estimates) if estimates is not None else ((), "")
     parts = tuple((name, made(paths)) for name, paths in several.names(each).items())
-    return write(several.Several(parts, lines, fitted), out, now, force=force)
+    runs = {
+        name: [(path, read(path)) for path in paths]
+        for name, paths in several.names(again, "--again").items()
+    }
+    told = several_again.again(parts, runs)
+    return write(several.Several(parts, lines, fitted, told), out, now, force=force)

@@ -46,8 +46,8 @@ def test_each_model_has_its_report_and_all_one_first_page(files: tuple[str, str]
 def test_the_first_page_answers_for_each_and_marks_the_stand_in(files: tuple[str, str]) -> None:
     both(files)
     text = Path("here/README.md").read_text()
-    assert "**8b: Yes: eagle3 yields 1." in text
-    assert "**70b: Yes: ngram yields 1." in text
+    assert "**8b: Yes, at batch 8: eagle3 yields 1." in text
+    assert "**70b: Yes, at batch 8: ngram yields 1." in text
     assert "> **STAND-IN: a model of the same cost**" in text
     rows = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ")}
     assert "◐ 8b" in rows
@@ -105,6 +105,54 @@ def test_a_bench_that_was_cut_short_is_said_on_the_first_page(files: tuple[str, 
     Path("b.json").write_text(json.dumps(cut))
     both(files)
     assert "70b: the bench did not finish" in Path("here/README.md").read_text()
+
+
+def test_a_model_has_a_line_with_where_it_pays_and_where_to_turn_it_off(
+    files: tuple[str, str],
+) -> None:
+    both(files)
+    text = Path("here/README.md").read_text()
+    lines = [line for line in text.splitlines() if line.startswith(("| ◐ 8b |", "| ● 70b |"))]
+    first, second = ([cell.strip() for cell in line.split("|")[2:7]] for line in lines[:2])
+    assert first[:2] == ["at batch 8", "eagle3"]
+    assert first[2].startswith("1.")
+    assert first[3].startswith("from batch 128 on: 0.8")
+    assert first[4].startswith("~ ")
+    assert second[:2] == ["at batch 8", "ngram"]
+    assert second[3:] == ["not seen", "not up to 8"]
+
+
+def _again(speedup: float, seed: int = 7) -> str:
+    arms = [PLAIN, Planted("eagle3", {8: speedup})]
+    made = bench(arms, batches=(8,), prompts=30, noise=Noise(run=0.005), seed=seed)
+    stood = replace(made, simulated=False, stand_in="a model of the same cost")
+    write(Path("again.json"), stood)
+    return "8b=again.json"
+
+
+def test_another_run_that_disagrees_is_told_where_nobody_misses_it(files: tuple[str, str]) -> None:
+    both(files, "--again", _again(1.2))
+    for page in ("README.md", "index.html"):
+        text = Path(f"here/{page}").read_text()
+        assert "Another run had 1.19 at batch 8 on sharegpt, where 1.54 stands here" in text
+        assert "more than the intervals allow" in text
+        assert "APART" in text
+    both(files, "--again", _again(1.5))
+    text = Path("here/README.md").read_text()
+    assert "Another run" not in text
+    assert "| agree | again.json |" in text
+
+
+def test_a_run_of_something_else_is_no_other_run(files: tuple[str, str]) -> None:
+    for given, words in (
+        ("70b=a.json", "measured something else"),
+        ("9b=a.json", "no model of that name is compared"),
+        ("a.json", "--again 'a.json' is not NAME=FILE"),
+    ):
+        result = both(files, "--again", given)
+        assert (result.exit_code, result.stdout) == (64, "")
+        assert words in result.stderr
+        assert not Path("here").exists()
 
 
 def test_pages_link_to_each_report(files: tuple[str, str]) -> None:

@@ -12,11 +12,12 @@ from typing import Any
 from speccli.core.bench.compare import Cell, lent
 from speccli.core.bench.crossover import Crossover
 from speccli.core.errors import UsageError
-from speccli.core.report import words
+from speccli.core.report import advice, words
 from speccli.core.report.build import KINDS, Report
 from speccli.core.report.sections import MARKS, Block, Section, Table
 from speccli.core.report.sections_more import cheapest_words
-from speccli.core.views.bench import times
+from speccli.core.report.several_again import Again, apart, section
+from speccli.core.views.bench import load_words, times
 
 ESTIMATES = "specctl.lab.estimate/v1"
 
@@ -30,6 +31,8 @@ class Several:
     """Lines of a file of estimates beside measurements."""
     fitted: str = ""
     """What of the estimates was fitted to what, in words."""
+    again: tuple[Again, ...] = ()
+    """Other runs of the same."""
 
     @property
     def kinds(self) -> list[str]:
@@ -48,7 +51,10 @@ def title(several: Several) -> str:
 
 def answers(several: Several) -> list[str]:
     """A sentence a model."""
-    return [f"{name}: {words.answer(report)}" for name, report in several.parts]
+    return [
+        " ".join([f"{name}: {words.answer(report)}", *apart(several.again, name, report)])
+        for name, report in several.parts
+    ]
 
 
 def badges(several: Several) -> list[str]:
@@ -82,6 +88,8 @@ def _together(stands: list[tuple[str, str]]) -> list[str]:
 def sections(several: Several) -> list[Section]:
     """The first page's tables."""
     made = [_models(several), _batches(several)]
+    if several.again:
+        made.append(section(several.again, {name: report.mark for name, report in several.parts}))
     if several.estimates:
         made.append(_planned(several))
     return [*made, _what(several)]
@@ -100,20 +108,44 @@ def _models(several: Several) -> Section:
         def told(key: str, of: Mapping[str, words.Figure] = figures) -> str:
             return of[key].value if key in of else "—"
 
-        best = figures.get("largest speed-up")
         rows.append(
             (
                 f"{report.mark} {name}",
-                f"{best.value} {best.note}" if best else "—",
-                told("slower than the baseline from"),
+                *_use(report),
                 told("draft tokens accepted"),
                 _cost(figures.get("cost of 1M output tokens")),
             )
         )
-    columns = ("model", "largest speed-up", "slower than none from batch", "accepted", "$ / 1M")
+    columns = (
+        *("model", "it pays", "with", "times as fast as none there"),
+        *("off where it is slower", "turns at", "accepted", "$ / 1M"),
+    )
     kind = several.kinds[0] if len({r.kind for _, r in several.parts}) == 1 else ""
     table = Table(columns, tuple(rows), words=True, notes=tuple(_priced(several)))
     return Section("models", "What it earns", kind, (table,))
+
+
+def _use(report: Report) -> tuple[str, str, str, str, str]:
+    """Up to where, with which arm, what it earns there, from where it is slower, where it turns."""
+    comparison = report.comparison
+    best = words.best_arm(comparison) if comparison is not None else None
+    if comparison is None or best is None:
+        return ("not shown", "—", "—", "—", "—")
+    known = advice.advice(comparison, best)
+    earns = (
+        f"{advice.spans(comparison, best, [load])} at {load_words(load)}" for load in known.faster
+    )
+    slower = "not seen"
+    if known.slower:
+        slower = f"{advice.off(known)}: {advice.lost(comparison, known)}"
+    turns = known.crossover[1].words if known.crossover else None
+    return (
+        advice.where(known),
+        best,
+        ", ".join(earns),
+        slower,
+        f"~ {turns}" if turns else f"not up to {load_words(known.loads[-1])}",
+    )
 
 
 def _priced(several: Several) -> Iterator[str]:
@@ -275,7 +307,7 @@ def _what(several: Several) -> Section:
     return Section("what", "What was measured", "", (tuple(points),))
 
 
-def names(given: Iterable[str]) -> dict[str, list[Path]]:
+def names(given: Iterable[str], option: str = "--each") -> dict[str, list[Path]]:
     """`NAME=FILE`, a name as often as it has files.
 
     Raises:
@@ -285,7 +317,9 @@ def names(given: Iterable[str]) -> dict[str, list[Path]]:
     for text in given:
         name, equals, file = text.partition("=")
         if not equals or not name or "/" in name or not file:
-            raise UsageError(f"--each {text!r} is not NAME=FILE", hint="write --each 8b=8b.json")
+            raise UsageError(
+                f"{option} {text!r} is not NAME=FILE", hint=f"write {option} 8b=8b.json"
+            )
         found.setdefault(name, []).append(Path(file))
     return found
 

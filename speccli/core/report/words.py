@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from speccli.core.bench.compare import FEW, Cell, Comparison
+from speccli.core.bench.compare import FEW, Comparison
 from speccli.core.bench.crossover import BELOW, BEYOND
 from speccli.core.bench.pairing import Load
+from speccli.core.report import advice as advised
+from speccli.core.report.advice import Advice, advice, batches, listed, span
 from speccli.core.report.build import Report
 from speccli.core.views import format as fmt
 from speccli.core.views.bench import delta_ms, load_words, times
@@ -59,37 +61,61 @@ def answer(report: Report) -> str:
             f"Not shown: at no load is an arm certain to be {comparison.target:g} times as fast "
             f"as {base}."
         )
-    passed = _loads(comparison, best, "PASS")
-    rates = [cell.speedup.value or 0 for load in passed for cell in comparison.of(best, load)]
-    told = f"Yes: {best} {_does(comparison, _span(rates))} at {_batches(passed)}"
-    told += "".join(f"; {each}" for each in _in_part(comparison, best)) + "."
-    failed = _loads(comparison, best, "FAIL")
-    slower = [load for load in failed if all(_slower(c) for c in comparison.of(best, load))]
-    return f"{told} At {_batches(slower)} it is slower." if slower else told
+    told = advice(comparison, best)
+    first = _does(comparison, advised.spans(comparison, best, told.faster[:1]))
+    does = f"{best} {first}"
+    if told.faster[1:]:
+        does += f" at {batches(told.faster[:1])}"
+        last = advised.spans(comparison, best, told.faster[-1:])
+        does += f" and {last} at {load_words(told.faster[-1])}"
+    doubt = advised.doubt(comparison, told)
+    parts = [f"Yes, {advised.where(told)}: {does}{f' ({doubt})' if doubt else ''}."]
+    if part := _in_part(comparison, best, told):
+        parts.append(f"Faster {'; '.join(part)}.")
+    return " ".join([*parts, *_turned(comparison, told)])
 
 
-def _in_part(comparison: Comparison, arm: str) -> list[str]:
-    """The loads at which it passes on some datasets, not on all, with what it does there."""
+def _turned(comparison: Comparison, told: Advice) -> Iterable[str]:
+    """Where it is to be turned off, and where nobody can say."""
+    turns = advised.turns(told)
+    if told.slower:
+        rate = advised.lost(comparison, told)
+        yield f"Turn it off {advised.off(told)}, where it is slower ({rate})" + (
+            f"; it turns at {turns}." if turns else "."
+        )
+    elif turns:
+        yield f"It may turn at {turns}: not certain."
+    unsure = [load for load in told.open if not _passes_in_part(comparison, told.arm, load)]
+    if unsure:
+        yield f"Not told at {advised.not_told(comparison, told, unsure)}."
+
+
+def _passes_in_part(comparison: Comparison, arm: str, load: Load) -> bool:
+    return any(cell.verdict.word == "PASS" for cell in comparison.of(arm, load))
+
+
+def _in_part(comparison: Comparison, arm: str, known: Advice | None = None) -> list[str]:
+    """The loads at which it passes on some datasets, not on all, with what it does there.
+
+    Not where it is `known` to be faster on all, by intervals taken alone.
+    """
     told = []
     for load in comparison.loads:
+        if known is not None and load in known.faster:
+            continue
         cells = comparison.of(arm, load)
         rates = [cell.speedup.value or 0 for cell in cells if cell.verdict.word == "PASS"]
         if not rates or len(rates) == len(cells):
             continue
         unsure = [cell.dataset for cell in cells if cell.verdict.word == "INCONCLUSIVE"]
         under = [cell.dataset for cell in cells if cell.verdict.word == "FAIL"]
-        rest = [f"not certain on {_listed(unsure)}"] if unsure else []
-        rest += [f"under {comparison.target:g} on {_listed(under)}"] if under else []
+        rest = [f"not certain on {listed(unsure)}"] if unsure else []
+        rest += [f"under {comparison.target:g} on {listed(under)}"] if under else []
         told.append(
-            f"at {_batches([load])} on {len(rates)} of {len(cells)} datasets "
-            f"({_span(rates)} times; {' and '.join(rest)})"
+            f"at {batches([load])} on {len(rates)} of {len(cells)} datasets "
+            f"({span(rates)} times; {' and '.join(rest)})"
         )
     return told
-
-
-def _listed(names: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _does(comparison: Comparison, span: str) -> str:
@@ -104,10 +130,6 @@ def plain_name(comparison: Comparison) -> str:
     """`no speculation` where that is what the baseline is, else its name."""
     method = comparison.result.arm(comparison.baseline).method
     return "no speculation" if method == "none" else comparison.baseline
-
-
-def _slower(cell: Cell) -> bool:
-    return cell.speedup.high is not None and cell.speedup.high < 1
 
 
 def best_arm(comparison: Comparison) -> str | None:
@@ -130,23 +152,8 @@ def _loads(comparison: Comparison, arm: str, word: str) -> list[Load]:
     ]
 
 
-def _batches(loads: Sequence[Load]) -> str:
-    """`batch 8`, `batches 1, 8 and 32`, `rate 4/s`."""
-    kind = "batch" if loads[0][0] is not None else "rate"
-    names = [load_words(load) for load in loads]
-    if len(names) == 1:
-        return f"{kind} {names[0]}"
-    plural = "batches" if kind == "batch" else "rates"
-    return f"{plural} {', '.join(names[:-1])} and {names[-1]}"
-
-
-def _span(values: Sequence[float]) -> str:
-    low, high = min(values), max(values)
-    return f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
-
-
 def figures(report: Report) -> list[Figure]:
-    """At most five, of the best arm; fewer where less is known."""
+    """At most six, of the best arm; fewer where less is known."""
     comparison = report.comparison
     best = best_arm(comparison) if comparison else None
     if comparison is None or best is None:
@@ -157,8 +164,13 @@ def figures(report: Report) -> list[Figure]:
         key=lambda cell: cell.speedup.value or 0,
     )
     value, told = times(fastest.speedup).partition(" ")[::2]
-    place = f"{best}, {_batches([fastest.load])}, {fastest.dataset}"
-    found = [Figure("largest speed-up", f"{value} ×", joined([told, place]))]
+    place = f"{best}, {batches([fastest.load])}, {fastest.dataset}"
+    known = advice(comparison, best)
+    measured = f"measured at {listed([load_words(load) for load in known.loads])}"
+    found = [
+        Figure("pays", advised.where(known).partition(",")[0], f"{best}, {measured}"),
+        Figure("largest speed-up", f"{value} ×", joined([told, place])),
+    ]
     found += _crossover(comparison, best)
     found += _saving(report, best, passed[-1])
     found += _accepted(report, best)
@@ -194,7 +206,7 @@ def _saving(report: Report, arm: str, load: Load) -> Iterable[Figure]:
         "cost of 1M output tokens",
         f"${fmt.usd(ours)}",
         f"{100 * abs(share):.0f} % {'less' if share < 0 else 'more'} than "
-        f"{plain_name(report.comparison)} (${fmt.usd(theirs)}), {_batches([load])}, always busy",
+        f"{plain_name(report.comparison)} (${fmt.usd(theirs)}), {batches([load])}, always busy",
     )
 
 
@@ -206,7 +218,7 @@ def _accepted(report: Report, arm: str) -> Iterable[Figure]:
         yield Figure(
             "draft tokens accepted",
             _percent(rates),
-            f"acceptance length {_span(lengths)}, {len(told)} "
+            f"acceptance length {span(lengths)}, {len(told)} "
             f"{'dataset' if len(told) == 1 else 'datasets'}",
         )
 
@@ -227,7 +239,7 @@ def _tail(comparison: Comparison, arm: str, load: Load) -> Iterable[Figure]:
     yield Figure(
         "p99 of TPOT",
         f"{1000 * without:.1f} → {1000 * with_:.1f} ms",
-        f"{delta_ms(worst.tpot_p99.delta)} ms, {_batches([load])}, {worst.dataset}",
+        f"{delta_ms(worst.tpot_p99.delta)} ms, {batches([load])}, {worst.dataset}",
     )
 
 
@@ -266,49 +278,59 @@ def actions(report: Report) -> list[str]:
 
 
 def _use(report: Report, comparison: Comparison, best: str) -> Iterable[str]:
-    passed = _loads(comparison, best, "PASS")
-    loads = [load for load in comparison.loads if comparison.of(best, load)]
-    first = loads.index(passed[0])
-    whole = len(passed) > 1 and loads[first : first + len(passed)] == passed
-    if whole and passed[0][0] is not None:
-        ends = f"{load_words(passed[0])} to {load_words(passed[-1])} requests at once"
-        measured = ", ".join(map(load_words, passed))
+    told = advice(comparison, best)
+    if told.from_the_least and told.faster[1:] and told.faster[0][0] is not None:
+        ends = f"{load_words(told.faster[0])} to {load_words(told.faster[-1])} requests at once"
+        measured = ", ".join(map(load_words, told.faster))
         yield f"Serve with {best} while a server has {ends} (measured at {measured})."
     else:
-        yield f"Serve with {best} at {_batches(passed)}."
-    failed = _loads(comparison, best, "FAIL")
+        yield f"Serve with {best} at {batches(told.faster)}."
+    if doubt := advised.doubt(comparison, told):
+        yield f"That is {doubt}: measure again where more depends on it."
+    if narrow := advised.narrow(comparison, told):
+        yield f"Measured: {narrow}."
     schedule = report.schedule
     if schedule is not None and schedule.needed and schedule.k:
         rows = ", ".join(f"K = {k} for {first} to {last}" for first, last, k in schedule.rows)
         yield f"Let K fall with the batch: {rows} (~, measured around each change)."
     else:
-        yield from _elsewhere(comparison, best, failed)
+        yield from _elsewhere(comparison, told)
+    yield from advised.beside(comparison, best)
 
 
-def _elsewhere(comparison: Comparison, best: str, failed: Sequence[Load]) -> Iterable[str]:
-    """What to do at loads where the best arm fails: another one may pass; slower is not under."""
-    slower, under = list[Load](), list[Load]()
-    for load in failed:
+def _elsewhere(comparison: Comparison, told: Advice) -> Iterable[str]:
+    """What to do where the best arm does not pay: another one may; slower is not under."""
+    left = [load for load in told.loads if load not in told.faster]
+    for load in list(left):
         others = [arm for arm in comparison.arms if load in _loads(comparison, arm, "PASS")]
         if others:
+            left.remove(load)
             fastest = max(
                 others, key=lambda arm: min(c.speedup.value or 0 for c in comparison.of(arm, load))
             )
-            yield f"At {_batches([load])} serve with {fastest}: {best} fails there."
-        elif any(_slower(cell) for cell in comparison.of(best, load)):
-            slower.append(load)
-        else:
-            under.append(load)
-    if slower:
+            yield f"At {batches([load])} serve with {fastest}: {told.arm} does not pay there."
+    if slower := [load for load in told.slower if load in left]:
+        turns = advised.turns(told)
         yield (
-            f"At {_batches(slower)} serve without a draft, or with a smaller K "
-            "(`specctl bench schedule` on a sweep of K), or add servers before batches grow so far."
+            f"{_from(told) if slower == [*told.slower] else f'At {batches(slower)}'} serve without "
+            "a draft, or with a smaller K (`specctl bench schedule` on a sweep of K), or add "
+            "servers before batches grow so far" + (f"; it turns at {turns}." if turns else ".")
         )
-    if under:
+    if under := [load for load in told.under if load in left]:
         yield (
-            f"At {_batches(under)} {best} is under the target of {comparison.target:g}, which is "
-            "not to say slower than none: the intervals tell."
+            f"At {batches(under)} {told.arm} is under the target of {comparison.target:g}, which "
+            "is not to say slower than none: the intervals tell."
         )
+    if unsure := [load for load in told.open if load in left]:
+        yield (
+            f"At {advised.not_told(comparison, told, unsure)} it is not told whether {told.arm} "
+            "is faster or slower: measure there before you rely on either."
+        )
+
+
+def _from(told: Advice) -> str:
+    text = advised.off(told)
+    return text[0].upper() + text[1:]
 
 
 def verdict_words(comparison: Comparison) -> str:
