@@ -31,13 +31,13 @@ from tests.support.tunnel import Tunnel
 
 @asynccontextmanager
 async def reading(
-    api: ApiServer, folder: Path, deadline_s: float = 2.0, **given: Any
+    api: ApiServer, folder: Path, deadline_s: float = 30.0, call_s: float = 30.0, **given: Any
 ) -> AsyncIterator[PodSource]:
     path = write_kubeconfig(folder / "k", api.url, **given)
     env = {"HOME": str(folder)}
 
     def connect() -> Cluster:
-        return Cluster.connect(str(path), deadline=2.0, environment=env)
+        return Cluster.connect(str(path), deadline=call_s, environment=env)
 
     source = PodSource(connect, "chat", interval_s=0.05, deadline_s=deadline_s)
     try:
@@ -305,11 +305,11 @@ async def test_an_api_server_that_hangs_is_no_pods_fault(
     monkeypatch.setattr("speccli.core.kube.source._STILL_S", 0.2)
     fleet = Fleet(ready("a"), ready("b"))
     api.script = fleet
-    async with reading(api, tmp_path, deadline_s=1.5) as source:
+    async with reading(api, tmp_path, deadline_s=3.0, call_s=4.0) as source:
         await source.scrapes()
 
         def hang(asked: Question) -> Reply | None:
-            time.sleep(4.0)
+            time.sleep(8.0)
             return None
 
         api.script = hang
