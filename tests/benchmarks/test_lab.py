@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from driver import main as lab
-from driver import measure, servers, up
+from driver import measure, phases, servers, up
 from driver.groups import GROUPS, Bench, Group
 from driver.places import Places
 from stand_in import shapes
@@ -61,6 +61,21 @@ def test_a_schedule_that_was_measured_is_what_the_server_gets(places: Places) ->
     assert guessed["num_speculative_tokens"] == arm.k
     file.write_text(json.dumps({"speculative_config": {"num_speculative_tokens": 4}}))
     assert servers.schedule(places, group, 5) == [[1, group.max_num_seqs, 4]]
+
+
+def test_a_sweep_in_two_groups_gives_one_schedule(places: Places) -> None:
+    whole = json.loads((ROOT / "docs/evidence/bench-cpu-135m-k.json").read_text())
+    names = [arm["name"] for arm in whole["arms"] if arm["name"] != "baseline"]
+    (places.work / "results").mkdir(parents=True)
+    for file, own in (("8b-k-sweep", names[:2]), ("8b-k2-sweep", names[2:])):
+        half = dict(whole)
+        for part, key in (("arms", "name"), ("rows", "arm")):
+            half[part] = [each for each in whole[part] if each[key] in ("baseline", *own)]
+        (places.work / "results" / f"{file}.json").write_text(json.dumps(half))
+    assert phases.schedule(places) == 0
+    told = json.loads((places.work / "results/schedule.json").read_text())
+    asked = {arm["k"] for arm in whole["arms"] if arm.get("k")}
+    assert {int(k) for k in told["measured"][0]["output_tokens_per_s"]} == {0, *asked}
 
 
 def test_only_a_schedule_is_served_on_the_first_runner() -> None:
