@@ -231,7 +231,7 @@ def test_a_result_that_is_not_whole_is_named(
         (["do", "8b", "--only", "nope"], "8b has no bench 'nope': there are arms, sets"),
         (["do", "8b", "--arms", "baseline,nope"], "8b has no arm 'nope': there are baseline"),
         (["do"], "do what?: there are 8b,"),
-        (["lossless", "32b"], "32b has no such bench: 8b, 8b-graphs, mixture"),
+        (["lossless", "32b"], "32b has no such bench: 8b, 8b-graphs, mixture, cpu"),
         (["drift", "8b", "--arms", "baseline"], "no arm of 8b that was asked for"),
     ],
 )

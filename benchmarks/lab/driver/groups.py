@@ -7,71 +7,11 @@ alike.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from driver.kinds import LADDER, SHAREGPT, Arm, Bench, Group, Traffic
+from driver.kinds import eagle as _eagle
+from driver.on_cpu import ON_CPU
 
-SHAREGPT = "sharegpt.jsonl"
-LADDER = "1,8,32,64,128"
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One server."""
-
-    name: str
-    method: str = "none"
-    k: int = 3
-    head: str | None = None
-    weights: str = "bf16"
-    kv_gib: float = 6.0
-    extra: tuple[str, ...] = ()
-    schedule: bool = False
-    """K by batch, from the sweep that was measured before."""
-    spread: float | None = None
-    """The small model as a mixture of experts whose experts differ by so much; None: a stand-in."""
-    dense: bool = False
-    """The small model as it is."""
-    label: str | None = None
-    """Its name in a bench, where one group has several of them."""
-
-
-@dataclass(frozen=True)
-class Bench:
-    """One `specctl bench run`."""
-
-    name: str
-    seconds: int
-    """What it took, or is thought to take."""
-    batches: str = LADDER
-    requests: str = "16,48,96,192,256"
-    datasets: tuple[str, ...] = (SHAREGPT,)
-    arms: tuple[str, ...] = ()
-    """Some of the group's; empty: all."""
-    repeats: int = 2
-    max_tokens: int = 128
-    more: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Group:
-    """Servers that are up at once, and what is asked of them."""
-
-    name: str
-    shape: str
-    arms: tuple[Arm, ...]
-    benches: tuple[Bench, ...]
-    max_num_seqs: int = 128
-    max_model_len: int = 2048
-    extra: tuple[str, ...] = ()
-    gpus: int = 1
-    """Over which each of its servers is split; `kv_gib` is of each GPU."""
-    start_s: int = 170
-    """What its servers need to be ready, or are thought to need."""
-    notes: tuple[str, ...] = field(default=())
-
-
-def _eagle(name: str = "eagle3", k: int = 3, **more: object) -> Arm:
-    return Arm(name, "eagle3", k, "eagle3", **more)  # type: ignore[arg-type]
-
+__all__ = ["GROUPS", "LADDER", "SHAREGPT", "Arm", "Bench", "Group", "Traffic"]
 
 _SETS = ("mtbench", "humaneval", "operators.jsonl")
 
@@ -301,5 +241,6 @@ GROUPS = {
             start_s=100,
             notes=("acceptance is what is measured; 135M eager is no speed",),
         ),
+        *ON_CPU,
     )
 }

@@ -82,7 +82,7 @@ def _of_group(places: Places, asked: argparse.Namespace, group: Group) -> int:
         "serve": lambda: _served(places, group),
         "bench": lambda: measure.measure(places, group, asked.only),
         "stop": lambda: _stopped(places, group),
-        "do": lambda: _do(places, group, asked.only),
+        "do": lambda: _do_all(places, group, asked.only),
         "lossless": lambda: phases.lossless(places, group),
         "drift": lambda: phases.drift(places, group),
     }[asked.phase]()
@@ -139,6 +139,20 @@ def _trained(places: Places, asked: argparse.Namespace) -> int:
 def _stopped(places: Places, group: Group) -> int:
     servers.stop(places, group)
     return 0
+
+
+def _do_all(places: Places, group: Group, only: str | None) -> int:
+    """All of a group at once, or bench after bench."""
+    if not group.in_turn:
+        return _do(places, group, only)
+    worst = 0
+    for bench in measure.chosen(group, only):
+        if arms := tuple(measure.arms_of(group, bench)):
+            one = replace(group, arms=arms, benches=(bench,))
+            worst = max(worst, _do(places, one, bench.name))
+        if worst == 1:  # its servers are up
+            break
+    return worst
 
 
 def _do(places: Places, group: Group, only: str | None) -> int:

@@ -124,7 +124,7 @@ def line(places: Places, group: Group, bench: Bench) -> list[str]:
     made += ["--batch", bench.batches, "--requests", bench.requests]
     made += ["--max-tokens", str(bench.max_tokens), "--repeats", str(bench.repeats)]
     made += [str(SCHEMA) if word == "SCHEMA" else word for word in bench.more]
-    made += [] if places.rehearse else ["--nvml"]
+    made += [] if places.rehearse or group.cpu else ["--nvml"]
     made += ["--gpus-per-engine", str(group.gpus)] if group.gpus > 1 else []
     words = stand_in(group, bench)
     made += ["--stand-in", words] if words else []

@@ -12,7 +12,7 @@ from typing import Any
 
 from driver import places as places_
 from driver import ready, up
-from driver.groups import GROUPS, SHAREGPT, Group
+from driver.groups import GROUPS, Group, Traffic
 from driver.measure import complete, dataset, result
 from driver.places import CHECKOUT, LAB, Places, Stop, Usage, say, specctl
 
@@ -119,7 +119,7 @@ def lossless(places: Places, group: Group) -> int:
             return 1
         judged += ["--ask", f"http://127.0.0.1:{up.port(group, base)}"]
         judged += ["--dataset", dataset(places, bench.datasets[0])]
-        _, out = specctl(places, judged, limit_s=min(60, places.left_s - 5))
+        _, out = specctl(places, judged, limit_s=min(600 if group.cpu else 60, places.left_s - 5))
         told = _object(out)
     if not told:
         say("lossless: no verdict yet")
@@ -154,12 +154,9 @@ def _verdict(told: dict[str, Any]) -> int:
     return 2 if wrong else 3 if untold else 0
 
 
-DRIFT = (
-    ("known", SHAREGPT, ()),
-    ("other", "mtbench", ()),
-    ("sampled", SHAREGPT, ("--temperature", "0.7")),
-)
-"""What the head was trained on, another domain, and the first at another temperature."""
+BEGUN_S = 30.0
+PART = 150
+"""Prompts of a part: more than a CPU asks in a stretch."""
 
 
 def drift(places: Places, group: Group) -> int:
@@ -178,11 +175,11 @@ def drift(places: Places, group: Group) -> int:
         raise Usage(f"drift: no arm of {group.name} that was asked for has an EAGLE-3 head")
     if not up.is_up(places, group, arm):
         raise Stop(f"drift: {group.name}/{arm.name} is not up: serve {group.name} first")
-    seconds = 6 if places.rehearse else 45
-    if places.left_s < len(DRIFT) * seconds:
-        say(f"drift: takes {len(DRIFT) * seconds} s at least, {places.left_s:.0f} s are left")
+    needed = sum(6 if places.rehearse else each.seconds for each in group.traffic)
+    if places.left_s < needed:
+        say(f"drift: takes {needed} s at least, {places.left_s:.0f} s are left")
         return 1
-    lacking = ready.prompts(places, [name for _, name, _ in DRIFT])
+    lacking = ready.prompts(places, [each.dataset for each in group.traffic])
     if lacking:
         raise Stop(lacking)
     results.mkdir(parents=True, exist_ok=True)
@@ -192,8 +189,9 @@ def drift(places: Places, group: Group) -> int:
     recorder = subprocess.Popen(command, env=places.own_env(), cwd=CHECKOUT, text=True)
     told: list[dict[str, Any]] = []
     try:
-        for phase, name, more in DRIFT:
-            told.append(_traffic(places, f"{group.name}-drift-{phase}", url, name, more, seconds))
+        _begun(recorder, recording)
+        for each in group.traffic:
+            told.append(_traffic(places, f"{group.name}-drift-{each.phase}", url, each))
         if recorder.poll() is not None:
             raise Stop(f"drift: the recording ended by itself, with {recorder.returncode}")
     except BaseException:
@@ -201,14 +199,20 @@ def drift(places: Places, group: Group) -> int:
         recording.unlink(missing_ok=True)
         raise
     places_.end(recorder, 10, signal.SIGTERM)
-    phases = [{"phase": phase, **each} for (phase, _, _), each in zip(DRIFT, told, strict=True)]
-    places_.write(places, kept.name, {"phases": phases, "seconds": seconds})
+    places_.write(places, kept.name, {"phases": told})
     return 0
 
 
-def _traffic(
-    places: Places, name: str, url: str, data: str, more: tuple[str, ...], seconds: int
-) -> dict[str, Any]:
+def _begun(recorder: subprocess.Popen[str], recording: Path) -> None:
+    """Waits until it records: traffic before that would be in no recording."""
+    end = time.monotonic() + BEGUN_S
+    while recorder.poll() is None and time.monotonic() < end:
+        if recording.exists() and recording.stat().st_size:
+            return
+        time.sleep(0.1)
+
+
+def _traffic(places: Places, name: str, url: str, asked: Traffic) -> dict[str, Any]:
     """One phase of the recording.
 
     Raises:
@@ -216,15 +220,29 @@ def _traffic(
     """
     file = places.work / "results" / f"{name}.json"
     file.unlink(missing_ok=True)
-    arguments = ["bench", "run", "--arm", f"eagle3={url}", "--dataset", dataset(places, data)]
+    seconds = 6 if places.rehearse else asked.seconds
+    data = dataset(places, asked.dataset) if asked.part is None else _part(places, asked)
+    arguments = ["bench", "run", "--arm", f"eagle3={url}", "--dataset", data]
     arguments += ["--data", str(places.data), "--repeats", "1", "--seconds", f"{seconds}s"]
-    arguments += ["--batch", "2" if places.rehearse else "32", *more]
-    arguments += ["--max-tokens", "24" if places.rehearse else "128"]
+    arguments += ["--batch", "2" if places.rehearse else str(asked.batch), *asked.more]
+    arguments += ["--max-tokens", "24" if places.rehearse else str(asked.max_tokens)]
     began = time.time()
     code, _ = specctl(places, [*arguments, "--out", str(file)], limit_s=seconds + 60)
     if code not in (0, 1):
         raise Stop(f"{name}: its bench ended with {code}; nothing of the recording is kept")
-    return {"dataset": data, "began": began, "ended": time.time()}
+    told = {"phase": asked.phase, "dataset": asked.dataset, "more": list(asked.more)}
+    return {**told, "began": began, "ended": time.time(), "seconds": seconds}
+
+
+def _part(places: Places, asked: Traffic) -> str:
+    """A file of some of a set's prompts."""
+    source = Path(dataset(places, asked.dataset))
+    lines = source.read_text(encoding="utf-8").splitlines(keepends=True)
+    first = (asked.part or 0) * PART
+    file = places.work / "parts" / f"{source.stem}-{asked.part}.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(lines[first : first + PART]), encoding="utf-8")
+    return str(file)
 
 
 def collect(places: Places) -> int:

@@ -24,8 +24,6 @@ QUIET = {
 }
 NO_EXTRAS = {"VLLM_USE_DEEP_GEMM": "0", "VLLM_USE_FLASHINFER_SAMPLER": "0"}
 """Of an engine that `pack` made small: what it left out must not be asked for."""
-ROOM = {"VLLM_CPU_KVCACHE_SPACE": "1"}
-"""GiB of a rehearsal's servers, several on one machine, unless it is given."""
 GRACE_S = 10.0
 """Within which a specctl has ended that Ctrl-C at the terminal reached as well."""
 _BEGIN = time.monotonic()
@@ -86,9 +84,9 @@ class Places:
         given = os.environ.get("LAB_ENGINE_PATH")
         path += [str(LAB), *([given] if given else [])]
         slim = NO_EXTRAS if site.exists() else {}
-        small = ROOM if self.rehearse else {}
+        small = room() if self.rehearse else {}
         path_of = {"PYTHONPATH": os.pathsep.join(path)}
-        return {**small, **os.environ, **QUIET, **slim, **path_of, **more}
+        return {**os.environ, **small, **QUIET, **slim, **path_of, **more}
 
     def own_env(self, **more: str) -> dict[str, str]:
         """For specctl's process."""
@@ -102,6 +100,12 @@ class Places:
             "SPECCTL_STATE": state,
             **more,
         }
+
+
+def room() -> dict[str, str]:
+    """GiB of cache of a CPU's servers, several on one machine: 1, unless it is given."""
+    name = "VLLM_CPU_KVCACHE_SPACE"
+    return {name: os.environ.get(name, "1")}
 
 
 def say(text: str) -> None:

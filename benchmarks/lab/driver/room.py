@@ -41,7 +41,7 @@ def gib(group: Group, arm: Arm) -> float:
 
 def need(group: Group) -> float:
     """GiB of each GPU with all of a group's servers up."""
-    return sum(gib(group, arm) for arm in group.arms)
+    return 0.0 if group.cpu else sum(gib(group, arm) for arm in group.arms)
 
 
 def that_fits(places: Places, group: Group) -> tuple[Group, list[str]]:
@@ -50,7 +50,7 @@ def that_fits(places: Places, group: Group) -> tuple[Group, list[str]]:
     Raises:
         Stop: there are fewer GPUs than a server is split over.
     """
-    found = [] if places.rehearse else smi("--query-gpu=memory.total", "nounits")
+    found = [] if places.rehearse or group.cpu else smi("--query-gpu=memory.total", "nounits")
     sizes = [int(word) / 1024 for word in found if word.strip().isdigit()]
     if sizes and len(sizes) < group.gpus:
         raise Stop(f"{group.name}: each server is split over {group.gpus} GPUs, here is 1")

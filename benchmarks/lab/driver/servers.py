@@ -38,7 +38,8 @@ def folder(places: Places, group: Group, arm: Arm) -> Path:
     if arm.dense:
         return places.model
     if arm.spread is not None:
-        return places.work / "stand-ins" / f"mixture-{arm.spread:g}"
+        noise = f"-noise-{arm.noise:g}" if arm.noise else ""
+        return places.work / "stand-ins" / f"mixture-{arm.spread:g}{noise}"
     return places.work / "stand-ins" / f"{group.shape}-{arm.weights}" / "target"
 
 
@@ -55,7 +56,7 @@ def make(places: Places, group: Group) -> None:
             _stand_in(places, "model", *like, out=out / "draft")
     for arm in group.arms:
         if arm.spread is not None:
-            given = ("--spread", str(arm.spread))
+            given = ("--spread", str(arm.spread), "--noise", str(arm.noise))
             _stand_in(places, "mixture", *given, out=folder(places, group, arm))
 
 
@@ -122,7 +123,7 @@ def command(places: Places, group: Group, arm: Arm, port: int) -> list[str]:
     made += [*group.extra, *arm.extra]
     if group.gpus > 1:
         made += ["--tensor-parallel-size", str(group.gpus), "--compilation-config", NO_MULTICAST]
-    if places.rehearse:
+    if places.rehearse or group.cpu:
         made += [] if "--enforce-eager" in made else ["--enforce-eager"]
     else:
         kv = int(arm.kv_gib * 2**30)
@@ -151,10 +152,10 @@ def start(places: Places, group: Group) -> list[str]:
         if arm in down:
             lines[arm.name] = command(places, group, arm, up.port(group, arm))
             _spawn(places, group, arm, lines[arm.name], run)
-        if places.rehearse:  # two cores: one after the other
+        if places.rehearse or group.cpu:  # two cores: one after the other
             wrong += _waited(places, group, arm, run, time.monotonic())
     for arm in group.arms:
-        if not places.rehearse:
+        if not (places.rehearse or group.cpu):
             wrong += _waited(places, group, arm, run, begin)
         if up.is_up(places, group, arm):
             _remember(places, group, arm, run)
@@ -200,7 +201,8 @@ def _spawn(places: Places, group: Group, arm: Arm, line: list[str], run: Path) -
     known = _known(places, group, arm)
     if known.exists() and not cache.exists():
         shutil.copytree(known, cache, symlinks=True)
-    env = places.engine_env(VLLM_CACHE_ROOT=str(cache), **environment(group, arm))
+    more = {**environment(group, arm), **(places_.room() if group.cpu else {})}
+    env = places.engine_env(VLLM_CACHE_ROOT=str(cache), **more)
     with (run / f"{arm.name}.log").open("w") as log:
         process = subprocess.Popen(
             line, env=env, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
@@ -241,9 +243,13 @@ _ERROR = re.compile(r"\b[\w.]*(?:Error|Exception)\b:? .+")
 
 
 def cause(log: Path) -> str:
-    """The first error of a server's log: what comes after says that one followed from another."""
+    """The first error of a server's log: what comes after says that one followed from another.
+
+    A warning may name an error too, and the server goes on.
+    """
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    found = next((told[0] for line in lines if (told := _ERROR.search(line))), None)
+    wrong = (line for line in lines if " WARNING " not in line)
+    found = next((told[0] for line in wrong if (told := _ERROR.search(line))), None)
     return (found or next((line for line in reversed(lines) if line.strip()), "no word"))[:300]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from driver.groups import GROUPS, Arm, Group
 from driver.places import Places, Stop
 
-PORT = 8101
+PORT = int(os.environ.get("LAB_PORT", "8101"))
 GOING_S = 10.0
 """How long a port that nobody of this lab holds may take to fall free: a server that was killed
 with a GPU's memory goes slowly."""

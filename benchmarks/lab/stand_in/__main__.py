@@ -17,7 +17,9 @@ def main(arguments: list[str]) -> int:
     asked = _parser().parse_args(arguments)
     try:
         if asked.what == "mixture":
-            kind = Mixture(asked.experts, asked.active, asked.spread, asked.router, asked.seed)
+            kind = Mixture(
+                asked.experts, asked.active, asked.spread, asked.router, asked.noise, asked.seed
+            )
             folders.upcycled(asked.target, asked.out, kind)
             return 0
         shape = shapes.SHAPES[asked.shape]
@@ -47,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     mixture.add_argument("--active", type=int, default=2)
     mixture.add_argument("--spread", type=float, default=0.0)
     mixture.add_argument("--router", type=float, default=1.0)
+    mixture.add_argument("--noise", type=float, default=0.0)
     for each in (model, mixture):
         each.add_argument("--target", type=Path, required=True)
         each.add_argument("--out", type=Path, required=True)

@@ -62,6 +62,7 @@ def upcycled(small: Path, out: Path, kind: Mixture) -> None:
         "num_local_experts": kind.experts,
         "num_experts_per_tok": kind.active,
         "sliding_window": None,
+        "router_noise": kind.noise,
     }
     _write(small, out, config, {"role": "mixture", "mixture": asdict(kind)})
 

@@ -28,6 +28,9 @@ class Mixture:
     """Noise of an expert's weights, in deviations of the dense weights."""
     router: float = 1.0
     """Deviation of the router's logits: the smaller, the closer its choices."""
+    noise: float = 0.0
+    """Deviation of what is added to the router's logits, anew in every forward pass: as if the
+    batch's arithmetic had rounded so coarsely."""
     seed: int = 0
 
 

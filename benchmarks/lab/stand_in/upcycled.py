@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import torch
 from vllm.model_executor.models.interfaces import EagleModelMixin, SupportsEagle3
 from vllm.model_executor.models.mixtral import MixtralForCausalLM, MixtralModel
 
@@ -35,3 +37,16 @@ class UpcycledForCausalLM(MixtralForCausalLM, SupportsEagle3):  # type: ignore[m
     def __init__(self, *, vllm_config: Any, prefix: str = "") -> None:
         super().__init__(vllm_config=vllm_config, prefix=prefix)
         self.model.__class__ = UpcycledModel
+        noise = float(getattr(vllm_config.model_config.hf_config, "router_noise", 0.0))
+        for layer in self.model.layers if noise else ():
+            layer.block_sparse_moe.gate.register_forward_hook(_noisy(noise))
+
+
+def _noisy(deviation: float) -> Callable[[Any, Any, Any], Any]:
+    """A router whose logits are off by chance, in each pass by something else."""
+
+    def add(_module: Any, _given: Any, made: Any) -> Any:
+        logits, *more = made
+        return logits + deviation * torch.randn_like(logits), *more
+
+    return add

@@ -1,0 +1,222 @@
+"""The tables of docs/acceptance.md, out of docs/evidence/lab-cpu.
+
+    python benchmarks/lab/counted.py
+
+They are written between their markers. Intervals are of 95 % over prompts: a rate is a ratio of
+sums, and a difference of two rows is taken prompt by prompt where they asked the same.
+
+Exit codes: 0 written, 64 usage.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2])]
+
+from usage import Parser, run  # noqa: E402
+
+from speccli.core.bench.form import read  # noqa: E402
+from speccli.core.bench.results import Result, Row  # noqa: E402
+from speccli.core.bench.student import quantile  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+EVIDENCE = ROOT / "docs/evidence/lab-cpu"
+DOC = ROOT / "docs/acceptance.md"
+ALPHA = 0.025
+
+
+def main(arguments: list[str]) -> int:
+    """As the module says."""
+    Parser("counted", str(__doc__)).parse_args(arguments)
+    text = DOC.read_text(encoding="utf-8")
+    for name, table in TABLES.items():
+        made = "\n".join(table())
+        text = re.sub(
+            rf"(<!-- {name} -->\n\n).*?(\n\n<!-- end -->)", rf"\g<1>{made}\g<2>", text, flags=re.S
+        )
+    DOC.write_text(text, encoding="utf-8")
+    return 0
+
+
+Sums = Mapping[str, tuple[int, int]]
+"""Accepted and drafted tokens by prompt."""
+
+
+def sums(row: Row) -> Sums:
+    """Of each answer."""
+    accepted, drafted = row.samples.accepted or (), row.samples.drafted or ()
+    return dict(zip(row.samples.prompt, zip(accepted, drafted, strict=True), strict=True))
+
+
+def rate(told: Sums) -> float:
+    """Accepted tokens of those drafted."""
+    return sum(a for a, _ in told.values()) / sum(d for _, d in told.values())
+
+
+def influence(told: Sums) -> dict[str, float]:
+    """By how much each prompt moves the rate, to first order."""
+    own, whole = rate(told), sum(d for _, d in told.values())
+    return {prompt: (a - own * d) / whole for prompt, (a, d) in told.items()}
+
+
+def half(moved: Mapping[str, float]) -> float:
+    """Half of the interval's width."""
+    n = len(moved)
+    squares = sum(each * each for each in moved.values())
+    return quantile(ALPHA, n - 1) * sqrt(n / (n - 1) * squares)
+
+
+def difference(ours: Sums, theirs: Sums) -> tuple[float, float]:
+    """Ours less theirs, and half of its interval's width."""
+    one, other = influence(ours), influence(theirs)
+    moved = {p: one.get(p, 0.0) - other.get(p, 0.0) for p in one.keys() | other.keys()}
+    return rate(ours) - rate(theirs), half(moved)
+
+
+def _rate(told: Sums) -> str:
+    return f"{rate(told):.3f} ± {half(influence(told)):.3f}"
+
+
+def _difference(ours: Sums, theirs: Sums) -> str:
+    value, width = difference(ours, theirs)
+    return f"{value:+.3f} ± {width:.3f}"
+
+
+def _of(result: Result) -> dict[int, Row]:
+    return {row.batch: row for row in result.rows if row.batch and row.state == "ok"}
+
+
+def mixtures() -> dict[str, dict[int, Row]]:
+    """Rows by batch, of the dense model and of each spread."""
+    files = sorted(EVIDENCE.glob("cpu-mixture-spread-*.json"), key=_spread)
+    named = {f"{_spread(file):g}": _of(read(file)) for file in files}
+    return {"dense": _of(read(EVIDENCE / "cpu-mixture-dense.json")), **named}
+
+
+def _spread(file: Path) -> float:
+    return float(file.stem.rpartition("-")[2])
+
+
+def same(ours: Row, theirs: Row) -> str:
+    """Answers that are the same to the letter."""
+    known = dict(zip(theirs.samples.prompt, theirs.samples.text_sha, strict=True))
+    mine = dict(zip(ours.samples.prompt, ours.samples.text_sha, strict=True))
+    both = known.keys() & mine.keys()
+    return f"{sum(known[p] == mine[p] for p in both)} of {len(both)}"
+
+
+def routing() -> list[str]:
+    """Acceptance by spread and batch."""
+    told = mixtures()
+    lines = [
+        "| experts apart by | batch 1 | batch 8 | batch 32 | 8 less 1 | 32 less 1 "
+        "| dense, less, at 32 | answers as at batch 1: at 8, at 32 |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, rows in told.items():
+        by = {batch: sums(row) for batch, row in rows.items()}
+        apart = "—" if name == "dense" else _difference(by[32], sums(told["dense"][32]))
+        cells = [_rate(by[batch]) for batch in (1, 8, 32)]
+        cells += [_difference(by[batch], by[1]) for batch in (8, 32)]
+        cells += [apart, ", ".join(same(rows[batch], rows[1]) for batch in (8, 32))]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
+
+
+def domains() -> list[str]:
+    """Acceptance by what is asked."""
+    rows = {row.dataset: row for row in read(EVIDENCE / "cpu-shifts.json").rows}
+    known = sums(rows["sharegpt"])
+    lines = [
+        "| prompts | requests | prompt, tokens | acceptance | by position | beside ShareGPT |",
+        "|---|--:|--:|---|---|---|",
+    ]
+    for name, row in rows.items():
+        told = sums(row)
+        beside = "—" if name == "sharegpt" else _difference(told, known)
+        places = (each.value for each in row.acceptance.by_position)
+        positions = " ".join(f"{value:.2f}" for value in places if value is not None)
+        lengths = row.samples.input_tokens
+        lines.append(
+            f"| {name} | {row.requests} | {sum(lengths) / len(lengths):.0f} | {_rate(told)} "
+            f"| {positions} | {beside} |"
+        )
+    return lines
+
+
+def delays() -> list[str]:
+    """What the alert said of each stretch."""
+    told = json.loads((EVIDENCE / "cpu-drift-delay.json").read_text(encoding="utf-8"))
+    base = told["baseline"]
+    whole = base["accepted"] / base["drafted"]
+    lines = [
+        "| stretch | s | drafts | acceptance | beside the baseline | alert |",
+        "|---|--:|--:|--:|--:|---|",
+        f"| baseline | {base['seconds']:.0f} | {base['drafts']:,} | {whole:.3f} | — | — |",
+    ]
+    for each in told["phases"]:
+        own = each["accepted"] / each["drafted"]
+        lines.append(
+            f"| {each['phase']} | {each['seconds']:.0f} | {each['drafts']:,} | {own:.3f} "
+            f"| {own - whole:+.3f} | {_said(each)} |"
+        )
+    return lines
+
+
+def _said(each: Mapping[str, Any]) -> str:
+    early = f", and {len(each['early'])} before it began" if each["early"] else ""
+    fired = each["fired"]
+    if fired is None:
+        return f"none{early}"
+    return (
+        f"{fired['severity']} after {fired['after_s']:.0f} s, {fired['after_drafts']:,} drafts"
+        + early
+    )
+
+
+def partings() -> list[str]:
+    """Greedy answers with the head beside those without."""
+    lines = [
+        "| weights | batch | same to the letter | parting at a near tie | wrong | not to be told |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for name, dtype in (("cpu", "bfloat16"), ("cpu-float32", "float32")):
+        file = EVIDENCE / f"{name}-lossless.json"
+        if not file.exists():
+            continue
+        result = read(file)
+        base, ours = _of_arm(result, "baseline"), _of_arm(result, "eagle3")
+        verdict = json.loads((EVIDENCE / f"{name}-lossless-verdict.json").read_text("utf-8"))
+        (arm,) = verdict["arms"]
+        kinds = arm["kinds"]
+        for batch in sorted(ours):
+            lines.append(f"| {dtype} | {batch} | {same(ours[batch], base[batch])} | | | |")
+        lines.append(
+            f"| {dtype} | both | {arm['beside_baseline']['same']} of "
+            f"{arm['beside_baseline']['pairs']} | {kinds.get('numeric', 0)} "
+            f"| {kinds.get('wrong', 0)} | {kinds.get('unknown', 0) + arm['unlocated']} |"
+        )
+        lines.append(f"| {dtype} | baseline, 32 beside 1 | {same(base[32], base[1])} | | | |")
+    return lines
+
+
+def _of_arm(result: Result, arm: str) -> dict[int, Row]:
+    return {row.batch: row for row in result.rows_of(arm) if row.batch}
+
+
+TABLES: Mapping[str, Callable[[], list[str]]] = {
+    "routing": routing,
+    "domains": domains,
+    "delays": delays,
+    "partings": partings,
+}
+
+if __name__ == "__main__":
+    run("counted", main)
