@@ -15,7 +15,7 @@ def markdown(report: Report) -> str:
     badge = words.badge(report)
     if badge:
         parts.append(f"> **{plain(badge)}**")
-    parts.append(f"**{plain(words.answer(report))}**")
+    parts.append(answer(words.answer(report)))
     parts += [table(_figures(report)), _points(words.actions(report))]
     if report.comparison is not None:
         parts += [table(matrix(report.comparison)), plain(words.verdict_words(report.comparison))]
@@ -26,6 +26,12 @@ def markdown(report: Report) -> str:
         parts += [block(each) for each in section.blocks]
     parts.append(f"*{footer(report)} · made by specctl*")
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def answer(text: str) -> str:
+    """An answer: its first sentence bold, what qualifies it behind."""
+    first, rest = words.split(text)
+    return " ".join([f"**{plain(first)}**", *([plain(rest)] if rest else [])])
 
 
 def legend(report: Report) -> str:

@@ -70,6 +70,13 @@ def text_of(text: str) -> str:
     return escape(clean)
 
 
+def answer_of(text: str) -> str:
+    """An answer: its first sentence large, what qualifies it below."""
+    first, rest = words.split(text)
+    more = f'<p class="more">{text_of(rest)}</p>' if rest else ""
+    return f'<p class="answer">{text_of(first)}</p>{more}'
+
+
 def _words(text: str) -> str:
     """Text with `commands` in it."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", text_of(text))
@@ -81,7 +88,7 @@ def _first(report: Report, parts: Iterable[Section]) -> str:
     badge = words.badge(report)
     if badge:
         made.append(f'<p class="badge">{KINDS[report.kind][0]} {text_of(badge)}</p>')
-    made.append(f'<p class="answer">{text_of(words.answer(report))}</p>')
+    made.append(answer_of(words.answer(report)))
     figures = "".join(
         f'<div class="figure"><dt>{text_of(each.name)}</dt><dd>{text_of(each.value)}</dd>'
         f'<dd class="note">{text_of(each.note)}</dd></div>'

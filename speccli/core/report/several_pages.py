@@ -7,8 +7,8 @@ from pathlib import Path
 
 from speccli.core.report import several as told
 from speccli.core.report.build import KINDS
-from speccli.core.report.markdown import block, plain
-from speccli.core.report.page import section_of, shell, text_of
+from speccli.core.report.markdown import answer, block, plain
+from speccli.core.report.page import answer_of, section_of, shell, text_of
 from speccli.core.report.several import Several
 from speccli.core.report.write import save, texts
 
@@ -33,7 +33,7 @@ def markdown(several: Several) -> str:
     """For a repository."""
     parts = [f"# {told.title(several)}"]
     parts += [f"> **{plain(badge)}**" for badge in told.badges(several)]
-    parts.append("\n".join(f"- **{plain(each)}**" for each in told.answers(several)))
+    parts.append("\n".join(f"- {answer(each)}" for each in told.answers(several)))
     parts.append(told.legend(several))
     for section in told.sections(several):
         mark = f" {KINDS[section.kind][0]}" if section.kind else ""
@@ -49,7 +49,7 @@ def page(several: Several, made: datetime) -> str:
     """For everybody else."""
     first = [f"<h1>{text_of(told.title(several))}</h1>"]
     first += [f'<p class="badge">{text_of(badge)}</p>' for badge in told.badges(several)]
-    first += [f'<p class="answer">{text_of(each)}</p>' for each in told.answers(several)]
+    first.append(f'<div class="many">{"".join(map(answer_of, told.answers(several)))}</div>')
     first.append(f'<p class="small">{text_of(told.legend(several))}</p>')
     links = "".join(
         f'<a href="{name}/report.html">{text_of(name)}: all of it</a>' for name, _ in several.parts

@@ -68,11 +68,19 @@ def answer(report: Report) -> str:
         does += f" at {batches(told.faster[:1])}"
         last = advised.spans(comparison, best, told.faster[-1:])
         does += f" and {last} at {load_words(told.faster[-1])}"
-    doubt = advised.doubt(comparison, told)
-    parts = [f"Yes, {advised.where(told)}: {does}{f' ({doubt})' if doubt else ''}."]
+    parts = [f"Yes, {advised.where(told)}: {does}."]
     if part := _in_part(comparison, best, told):
         parts.append(f"Faster {'; '.join(part)}.")
-    return " ".join([*parts, *_turned(comparison, told)])
+    parts += _turned(comparison, told)
+    if doubt := advised.doubt(comparison, told):
+        parts.append(f"That it pays is {doubt}.")
+    return " ".join(parts)
+
+
+def split(text: str) -> tuple[str, str]:
+    """An answer's first sentence, and the rest."""
+    first, stop, rest = text.partition(". ")
+    return (f"{first}.", rest) if stop else (text, "")
 
 
 def _turned(comparison: Comparison, told: Advice) -> Iterable[str]:

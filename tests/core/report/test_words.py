@@ -177,7 +177,10 @@ def test_a_load_counts_by_its_interval_alone_and_what_is_not_certain_is_said() -
     assert (told.open, told.slower) == (((64, None),), ((128, None),))
     answer = words.answer(made)
     assert answer.startswith("Yes, up to batch 8: ")
-    assert "(certain among all 4 comparisons at batch 1, else by intervals taken alone)" in answer
+    assert answer.endswith(
+        "That it pays is certain among all 4 comparisons at batch 1, else by intervals taken alone."
+    )
+    assert words.split(answer)[0] == answer[: answer.index(" Turn it off")]
     assert "Turn it off from batch 128 on" in answer
     assert "; it turns at about 60 [" in answer
     assert "Not told at batch 64 (0.99 [" in answer
