@@ -90,6 +90,7 @@ class Unit:
                 positions=tuple(p / drafts for p in since.positions) if drafts else (),
                 positions_were=baseline.positions,
                 proven=proven,
+                requests=since.requests,
             )
         )
         if found is None:

@@ -23,6 +23,8 @@ _SAME = 1.25
 """Mean prompts within this factor of the baseline's are the same mix."""
 _MOVED = 1.5
 """Beyond this factor they are another one."""
+_ONE_PROMPT = 1.4
+"""How far a prompt's length scatters about its mean, in means: first turns of ShareGPT do."""
 _HELD = 0.96
 """Position 0 has held when it has this share of its old acceptance."""
 _BROKEN = 0.85
@@ -145,6 +147,8 @@ class Seen:
     positions_were: tuple[float, ...]
     proven: bool
     """Whether the fall beyond what the mix explains is proven on its own."""
+    requests: float | None = None
+    """That the mean prompt is of; None: enough."""
 
 
 def verdict(seen: Seen) -> Verdict | None:
@@ -162,6 +166,9 @@ def verdict(seen: Seen) -> Verdict | None:
         return Verdict("draft", f"the prompt mix is the baseline's ({prompts})")
     if broke:
         return Verdict("unclear", f"{prompts} on average, but {_LATER}")
+    if moved >= _MOVED and _by_chance(moved, seen.requests):
+        few = f"{prompts} on average, of {seen.requests:,.0f} requests, which may be chance"
+        return Verdict("unclear", few)
     if moved >= _MOVED:
         return Verdict(
             "traffic",
@@ -183,6 +190,14 @@ def _by_expectation(seen: Seen, expected: float) -> Verdict | None:
     if fall > 0 and explained >= 0.5 * fall:
         return Verdict("traffic", f"{told}, and {seen.rate:.3f} is seen")
     return None
+
+
+def _by_chance(moved: float, requests: float | None) -> bool:
+    """Whether so few requests of the old mix could have a mean that is off by this factor.
+
+    A fall may be proven by a dozen requests; that their prompts are others must be shown too.
+    """
+    return requests is not None and math.log(moved) * math.sqrt(requests) < 2 * _ONE_PROMPT
 
 
 def _moved(seen: Seen) -> float | None:

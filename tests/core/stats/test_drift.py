@@ -216,9 +216,10 @@ def seen(
     prompt: float | None = 500,
     prompt_was: float | None = 500,
     proven: bool = False,
+    requests: float | None = None,
 ) -> Verdict | None:
-    rate = sum(now) / 3
-    return verdict(Seen(rate, sum(WAS) / 3, expected, prompt, prompt_was, now, WAS, proven))
+    rate, was = sum(now) / 3, sum(WAS) / 3
+    return verdict(Seen(rate, was, expected, prompt, prompt_was, now, WAS, proven, requests))
 
 
 @pytest.mark.parametrize(
@@ -226,6 +227,8 @@ def seen(
     [
         pytest.param(seen(ALIKE), "draft", id="same-mix"),
         pytest.param(seen(ALIKE, prompt=2000), "traffic", id="moved"),
+        pytest.param(seen(ALIKE, prompt=300, requests=100), "traffic", id="moved-by-many"),
+        pytest.param(seen(ALIKE, prompt=300, requests=14), "unclear", id="moved-by-few"),
         pytest.param(seen(LATER, prompt=2000), "unclear", id="moved-and-later-positions-broke"),
         pytest.param(seen(ALIKE, prompt=650), "unclear", id="moved-somewhat"),
         pytest.param(seen(ALIKE, prompt=None), "unclear", id="mix-unknown"),
