@@ -50,9 +50,13 @@ Sums = Mapping[str, tuple[int, int]]
 
 
 def sums(row: Row) -> Sums:
-    """Of each answer."""
-    accepted, drafted = row.samples.accepted or (), row.samples.drafted or ()
-    return dict(zip(row.samples.prompt, zip(accepted, drafted, strict=True), strict=True))
+    """Of each prompt's answers."""
+    told: dict[str, tuple[int, int]] = {}
+    each = zip(row.samples.accepted or (), row.samples.drafted or (), strict=True)
+    for prompt, (accepted, drafted) in zip(row.samples.prompt, each, strict=True):
+        had = told.get(prompt, (0, 0))
+        told[prompt] = had[0] + accepted, had[1] + drafted
+    return told
 
 
 def rate(told: Sums) -> float:
@@ -116,69 +120,65 @@ def routing() -> list[str]:
     """Acceptance by spread and batch."""
     told = mixtures()
     lines = [
-        "| experts apart by | batch 1 | batch 8 | batch 32 | 8 less 1 | 32 less 1 "
-        "| dense, less, at 32 | answers as at batch 1: at 8, at 32 |",
-        "|---|---|---|---|---|---|---|---|",
+        "| experts apart by | batch 1 | batch 32 | 32 less 1 | the same answers | less dense, at 32 |",
+        "|---|---|---|---|---|---|",
     ]
     for name, rows in told.items():
         by = {batch: sums(row) for batch, row in rows.items()}
         apart = "—" if name == "dense" else _difference(by[32], sums(told["dense"][32]))
-        cells = [_rate(by[batch]) for batch in (1, 8, 32)]
-        cells += [_difference(by[batch], by[1]) for batch in (8, 32)]
-        cells += [apart, ", ".join(same(rows[batch], rows[1]) for batch in (8, 32))]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+        both = 1 in by
+        cells = [_rate(by[1]) if both else "not measured", _rate(by[32])]
+        cells += [_difference(by[32], by[1]), same(rows[32], rows[1])] if both else ["—", "—"]
+        lines.append(f"| {name} | {' | '.join([*cells, apart])} |")
     return lines
 
 
-def domains() -> list[str]:
-    """Acceptance by what is asked."""
-    rows = {row.dataset: row for row in read(EVIDENCE / "cpu-shifts.json").rows}
-    known = sums(rows["sharegpt"])
+def noise() -> list[str]:
+    """Acceptance where the router is off by chance, beside the same mixture where it is not."""
     lines = [
-        "| prompts | requests | prompt, tokens | acceptance | by position | beside ShareGPT |",
-        "|---|--:|--:|---|---|---|",
+        "| router off by | acceptance at batch 32 | less the same mixture's | the same answers |",
+        "|---|---|---|---|",
     ]
-    for name, row in rows.items():
-        told = sums(row)
-        beside = "—" if name == "sharegpt" else _difference(told, known)
-        places = (each.value for each in row.acceptance.by_position)
-        positions = " ".join(f"{value:.2f}" for value in places if value is not None)
-        lengths = row.samples.input_tokens
-        lines.append(
-            f"| {name} | {row.requests} | {sum(lengths) / len(lengths):.0f} | {_rate(told)} "
-            f"| {positions} | {beside} |"
-        )
+    sound = mixtures()["0.3"][32]
+    lines.append(f"| 0 | {_rate(sums(sound))} | — | — |")
+    for file in sorted(EVIDENCE.glob("cpu-mixture-noise-*.json"), key=_spread):
+        row = _of(read(file))[32]
+        beside = _difference(sums(row), sums(sound))
+        lines.append(f"| {_spread(file):g} | {_rate(sums(row))} | {beside} | {same(row, sound)} |")
     return lines
 
 
 def delays() -> list[str]:
     """What the alert said of each stretch."""
     told = json.loads((EVIDENCE / "cpu-drift-delay.json").read_text(encoding="utf-8"))
-    base = told["baseline"]
-    whole = base["accepted"] / base["drafted"]
+    known = sums(_stretch("baseline"))
     lines = [
-        "| stretch | s | drafts | acceptance | beside the baseline | alert |",
-        "|---|--:|--:|--:|--:|---|",
-        f"| baseline | {base['seconds']:.0f} | {base['drafts']:,} | {whole:.3f} | — | — |",
+        "| stretch | s | drafts | acceptance | less the baseline's | seen | warning or worse |",
+        "|---|--:|--:|---|---|---|---|",
     ]
-    for each in told["phases"]:
-        own = each["accepted"] / each["drafted"]
-        lines.append(
-            f"| {each['phase']} | {each['seconds']:.0f} | {each['drafts']:,} | {own:.3f} "
-            f"| {own - whole:+.3f} | {_said(each)} |"
-        )
+    for each in [told["baseline"], *told["phases"]]:
+        name = each["phase"]
+        own = sums(_stretch(name))
+        cells = [f"{each['seconds']:.0f}", f"{each['drafts']:,}", _rate(own)]
+        first = name == "baseline"
+        cells += ["—"] * 3 if first else [_difference(own, known), *map(_said, _both(each))]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
 
 
-def _said(each: Mapping[str, Any]) -> str:
-    early = f", and {len(each['early'])} before it began" if each["early"] else ""
-    fired = each["fired"]
-    if fired is None:
-        return f"none{early}"
-    return (
-        f"{fired['severity']} after {fired['after_s']:.0f} s, {fired['after_drafts']:,} drafts"
-        + early
-    )
+def _stretch(phase: str) -> Row:
+    (row,) = read(EVIDENCE / f"cpu-drift-{phase}.json").rows
+    return row
+
+
+def _both(each: Mapping[str, Any]) -> tuple[Any, Any]:
+    return each["seen"], each["fired"]
+
+
+def _said(found: Mapping[str, Any] | None) -> str:
+    if found is None:
+        return "no"
+    return f"{found['severity']}, {found['after_s']:.0f} s, {found['after_drafts']:,} drafts"
 
 
 def partings() -> list[str]:
@@ -213,7 +213,7 @@ def _of_arm(result: Result, arm: str) -> dict[int, Row]:
 
 TABLES: Mapping[str, Callable[[], list[str]]] = {
     "routing": routing,
-    "domains": domains,
+    "noise": noise,
     "delays": delays,
     "partings": partings,
 }

@@ -6,7 +6,8 @@ RESULTS holds GROUP-drift.jsonl.gz, GROUP-drift.json and GROUP-drift-PHASE.json 
 first phase is the baseline. Each other phase is cut out of the recording, with the known traffic
 before it where its prompts are other ones, and judged as a cron run would have, a look of drift
 every 3 s, and not before 200 drafts. OUT gets, of each: drafts and acceptance by the server's
-counters, and when it was told, in seconds and drafts since the phase began.
+counters, when the fall was seen at all, and when it was a finding that changes the exit code, in
+seconds and drafts since the phase's first draft.
 
 Exit codes: 0 written, 3 something cannot be told, 64 usage.
 """
@@ -22,7 +23,6 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,8 @@ from speccli.core.errors import UsageError  # noqa: E402
 ROOT = Path(__file__).resolve().parents[2]
 CODE = "ACCEPTANCE_DRIFT"
 EVERY = "3s"
+EACH = 3
+"""Every so many scrapes is judged."""
 COUNTERS = {
     "drafts": "vllm:spec_decode_num_drafts_total",
     "drafted": "vllm:spec_decode_num_draft_tokens_total",
@@ -85,10 +87,8 @@ def judged(results: Path, group: str) -> dict[str, Any]:
         specctl(state, "baseline", "import", str(bench), "--arm", "eagle3", "--name", "known")
         for before, phase in zip(phases, phases[1:], strict=False):
             start = before if _known(before, first) and not _known(phase, first) else phase
-            cut = state / "cut.jsonl.gz"
             within = [x for x in lines if start["began"] <= x.at <= phase["ended"]]
-            _write(cut, header, within)
-            told.append(_phase(phase, within, alerts(state, cut)))
+            told.append(_phase(state, header, phase, within))
     return {
         "every": EVERY,
         "baseline": {"phase": first["phase"], "dataset": first["dataset"]}
@@ -122,21 +122,14 @@ def _line(text: str) -> Line | None:
     return Line(float(told["at"]), counts, text)
 
 
-def _write(cut: Path, header: str, lines: Sequence[Line]) -> None:
+def drift_of(state: Path, header: str, lines: Sequence[Line]) -> dict[str, Any] | None:
+    """What `alert check` says of drift at the end of these scrapes; None: nothing."""
+    cut = state / "cut.jsonl.gz"
     with gzip.open(cut, "wt", encoding="utf-8") as file:
         file.write(header + "".join(line.text for line in lines))
-
-
-def alerts(state: Path, cut: Path) -> list[tuple[float, dict[str, Any]]]:
-    """When drift began to be told in a recording, and what was said."""
     replay = ("alert", "check", "--replay", str(cut), "--baseline", "known", "--force")
     told = json.loads(specctl(state, *replay, "-o", "json"))
-    return [
-        (datetime.fromisoformat(turn["at"]).timestamp(), change)
-        for turn in told.get("history") or []
-        for change in turn["changes"]
-        if change.get("code") == CODE and change["change"] == "firing"
-    ]
+    return next((each for each in told["findings"] if each["code"] == CODE), None)
 
 
 def specctl(state: Path, *words: str) -> str:
@@ -154,26 +147,31 @@ def specctl(state: Path, *words: str) -> str:
 
 
 def _phase(
-    phase: Mapping[str, Any], lines: Sequence[Line], fired: Sequence[tuple[float, dict[str, Any]]]
+    state: Path, header: str, phase: Mapping[str, Any], lines: Sequence[Line]
 ) -> dict[str, Any]:
     own = [line for line in lines if line.at >= phase["began"]]
     before = [line for line in lines if line.at < phase["began"]]
+    while len(own) > 1 and own[1].counts["drafts"] == own[0].counts["drafts"]:
+        before.append(own.pop(0))
     told: dict[str, Any] = {"phase": phase["phase"], "dataset": phase["dataset"], **_grown(own)}
-    told["known_before"] = _grown(before) if before else None
-    told["early"] = [at - phase["began"] for at, _ in fired if at < phase["began"]]
-    after = [(at, change) for at, change in fired if at >= phase["began"]]
-    if not after:
-        return told | {"fired": None}
-    at, change = after[0]
-    until = [line for line in own if line.at <= at + 0.01]
-    said = {key: change.get(key) for key in ("severity", "evidence", "cause")}
-    return told | {
-        "fired": {
-            "after_s": round(at - phase["began"], 1),
-            "after_drafts": _grown(until)["drafts"],
-            **said,
+    seen: dict[str, Any] | None = None
+    fired: dict[str, Any] | None = None
+    for n in range(len(own)):
+        if n % EACH and n != len(own) - 1:
+            continue
+        found = drift_of(state, header, [*before, *own[: n + 1]])
+        if found is None:
+            continue
+        said = {key: found[key] for key in ("severity", "evidence", "cause")}
+        at = {
+            "after_s": round(own[n].at - own[0].at, 1),
+            "after_drafts": _grown(own[: n + 1])["drafts"],
         }
-    }
+        seen = seen or {**at, **said}
+        if found["severity"] != "info":
+            fired = {**at, **said}
+            break
+    return {**told, "seen": seen, "fired": fired}
 
 
 def _grown(lines: Sequence[Line]) -> dict[str, Any]:

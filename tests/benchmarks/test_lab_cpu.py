@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
-from typing import Any
 
 import delay
 import pytest
@@ -98,31 +97,30 @@ def test_a_shift_is_cut_out_with_what_was_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded(tmp_path / "r", [("base", "s", 0.5), ("known", "s", 0.5), ("shift", "x", 0.2)])
-    cuts: list[list[float]] = []
+    first = 1_795_975_200.0 + 122
 
     def says(_: Path, *words: str) -> str:
         if words[0] == "baseline":
             assert words[2].endswith("cpu-drift-base.json")
             return ""
         lines = delay.recorded(Path(words[3]))[1]
-        cuts.append([line.at for line in lines])
-        at = "2026-11-29T18:02:21+00:00"
-        fired = {"change": "firing", "code": "ACCEPTANCE_DRIFT", "severity": "critical"}
-        turn: dict[str, Any] = {"at": at, "changes": [fired]}
-        return json.dumps({"history": [turn] if len(cuts) == 2 else []})
+        begins.add(lines[0].at)
+        found = {"code": "ACCEPTANCE_DRIFT", "evidence": "e", "cause": "c"}
+        late = lines[-1].at - first
+        severity = "critical" if late >= 20 else "info" if late >= 8 else None
+        return json.dumps({"findings": [found | {"severity": severity}] if severity else []})
 
+    begins: set[float] = set()
     monkeypatch.setattr(delay, "specctl", says)
     told = delay.judged(tmp_path / "r", "cpu")
-    assert [len(cut) for cut in cuts] == [61, 122], "the shift has the known stretch before it"
+    assert begins == {first - 61}, "the shift has the known stretch before it"
     known, shift = told["phases"]
-    assert known["fired"] is None
+    assert (known["seen"], known["fired"]) == (None, None)
     assert (known["drafts"], known["accepted"]) == (600, 900)
-    assert shift["known_before"]["drafts"] == 600
     assert (shift["drafts"], shift["accepted"]) == (600, 360)
-    assert shift["early"] == []
-    began = json.loads((tmp_path / "r/cpu-drift.json").read_text())["phases"][2]["began"]
-    assert shift["fired"]["after_s"] == 1_795_975_341.0 - began
-    assert shift["fired"]["after_drafts"] == 10 * shift["fired"]["after_s"]
+    assert (shift["seen"]["severity"], shift["seen"]["after_s"]) == ("info", 9)
+    assert (shift["fired"]["severity"], shift["fired"]["after_s"]) == ("critical", 21)
+    assert shift["fired"]["after_drafts"] == 210
 
 
 def test_a_recording_that_is_not_there_is_said(tmp_path: Path) -> None:

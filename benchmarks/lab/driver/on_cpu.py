@@ -44,8 +44,8 @@ ON_CPU = (
                 Bench(
                     "lossless",
                     500,
-                    "1,32",
-                    "32,32",
+                    "32,1",
+                    "32,16",
                     repeats=1,
                     more=("--keep-texts",),
                 ),
