@@ -17,7 +17,8 @@ from speccli.core.bench import sweep as sweeps
 from speccli.core.bench.bootstrap import ALPHA
 from speccli.core.bench.compare import mean_rate, ratio
 from speccli.core.bench.results import Result, Row, Statistic
-from speccli.core.engines.vllm_speculative import schedule_problems
+from speccli.core.engines.vllm_graphs import FAILS_HOW, STARTS_WITH, schedule_fails
+from speccli.core.engines.vllm_speculative import dotted, schedule_problems
 from speccli.core.errors import UsageError
 from speccli.core.sizing.cudagraphs import dense
 
@@ -138,7 +139,12 @@ def schedule(
         ),
         changes=changes,
         lookup=_checked(ranges, changes),
-        notes=(*_of_what(result), *unsure, *_notes(batches, logs, chosen, sweep)),
+        notes=(
+            *_of_what(result),
+            *(_starts(result, sweep) if len(ranges) > 1 else ()),
+            *unsure,
+            *_notes(batches, logs, chosen, sweep),
+        ),
         arms=sweep,
     )
 
@@ -277,6 +283,15 @@ def _of_what(result: Result) -> list[str]:
     if result.simulated:
         return ["SIMULATED: measured on simulated engines; no real server is told by it"]
     return [f"STAND-IN: {result.stand_in}"] if result.stand_in else []
+
+
+def _starts(result: Result, sweep: dict[int, str]) -> list[str]:
+    """What the version that was measured makes of a schedule."""
+    for arm in (result.arm(sweep[k]) for k in sweep if k):
+        version = sweeps.version_of(arm)
+        if version is not None and schedule_fails(version, arm.method or ""):
+            return [f"vLLM {dotted(version)}, V2 runner: {FAILS_HOW} (vllm#48494); {STARTS_WITH}"]
+    return []
 
 
 def _notes(

@@ -62,7 +62,7 @@ def refuse(result: Result, arms: Sequence[str], data_parallel: int) -> None:
         kind = arm.engine.get("kind")
         if kind not in {None, "vllm"}:
             raise UsageError(f"{name} was served by {kind}: only vLLM has K by batch size")
-        version = _version(arm)
+        version = version_of(arm)
         if version is not None and version < SCHEDULE_SINCE:
             raise UsageError(
                 f"{name} was served by vLLM {dotted(version)}: K by batch size needs "
@@ -71,7 +71,8 @@ def refuse(result: Result, arms: Sequence[str], data_parallel: int) -> None:
             )
 
 
-def _version(arm: Arm) -> Version | None:
+def version_of(arm: Arm) -> Version | None:
+    """The version that served an arm, where it is known."""
     parts = str(arm.engine.get("version") or "").split("+")[0].split(".")[:3]
     try:
         return tuple(int(part) for part in parts)

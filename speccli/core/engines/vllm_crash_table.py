@@ -12,6 +12,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from speccli.core.engines.vllm_graphs import FAILS_HOW, STARTS_WITH
+
 
 @dataclass(frozen=True, slots=True)
 class Signature:
@@ -34,6 +36,14 @@ WRONG_WEIGHTS = "fetch weights and config.json again, of one revision"
 DRAFT = "use the head that was trained for this target: `specctl draft check TARGET DRAFT` says what differs"
 
 SIGNATURES: tuple[Signature, ...] = (
+    # ---- before what its traceback would match below ----
+    _sign(
+        "SPEC_CONFIG",
+        r"in (?:_init_candidates\n(?:.*\n){1,6}?.*ZeroDivisionError"
+        r"|make_dummy\n(?:.*\n){1,4}?.*AssertionError)",
+        FAILS_HOW,
+        STARTS_WITH,
+    ),
     # ---- what the command line says ----
     _sign(
         "SERVICE_LINK",

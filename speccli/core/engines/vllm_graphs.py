@@ -37,6 +37,19 @@ _V2_METHOD_SINCE: Mapping[str, Version] = {
     "draft_model": (0, 31, 0),
 }
 
+SCHEDULE_FAILS: tuple[Version, Version] = ((0, 25, 0), (0, 32, 0))
+"""Since and before which the V2 runner sizes the graphs of a draft by a schedule of the target's K.
+
+A draft that is made a token at a time is given graphs of 1 + K - the largest K tokens: none or
+fewer for every smaller K, and the server ends while it captures them (read in each version, not
+run; vllm#48494, #48329 and #47737 tell of MTP and DSpark).
+"""
+STEPWISE = frozenset({"eagle", "eagle3", "mtp", "draft_model"})
+"""Methods whose draft is made a token at a time."""
+RUNNER_ENV = "VLLM_USE_V2_MODEL_RUNNER"
+FAILS_HOW = "the draft's CUDA graphs are sized by K by batch size: vLLM ends while it captures them"
+STARTS_WITH = f"vLLM 0.32 or newer, {RUNNER_ENV}=0 (piecewise graphs), or one K"
+
 Dispatch = Literal["rounded", "nearest", "uniform"]
 """How a decode batch finds its graph. rounded: capture sizes become multiples of K+1, the next one
 serves. nearest: the nearest size of any graph decides; if it is no multiple of K+1, the step runs
@@ -55,6 +68,8 @@ class Rules:
     """Whether without speculation max_num_seqs itself is added (0.31)."""
     piecewise_only: bool
     """The V1 runner takes no full graphs where K changes by batch size."""
+    schedule_fails: bool = False
+    """Whether a server with a schedule of several K ends while it captures graphs."""
 
 
 def rules(
@@ -66,11 +81,17 @@ def rules(
     moe: bool,
     quantized: bool,
     scheduled: bool,
+    forced: str | None = None,
 ) -> Rules | None:
-    """The rules of `version`; None where they were not read."""
+    """The rules of `version`; None where they were not read.
+
+    `forced` is what `RUNNER_ENV` says, where it is set.
+    """
     if version < READ_SINCE:
         return None
     v2 = _uses_v2(version, method, parallel, architecture, moe, quantized)
+    if forced in {"0", "1"}:
+        v2 = forced == "1"
     dispatch: Dispatch = "rounded"
     if v2 and version >= (0, 29, 0):
         dispatch = "uniform"
@@ -82,7 +103,14 @@ def rules(
         appends_decode_sizes=version >= (0, 29, 0),
         appends_max_seqs=version >= (0, 31, 0),
         piecewise_only=scheduled and not v2,
+        schedule_fails=scheduled and v2 and schedule_fails(version, method),
     )
+
+
+def schedule_fails(version: Version, method: str) -> bool:
+    """Whether the V2 runner of `version` ends where K of this method goes by batch size."""
+    since, before = SCHEDULE_FAILS
+    return method in STEPWISE and since <= version < before
 
 
 def _uses_v2(

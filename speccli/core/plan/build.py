@@ -143,6 +143,7 @@ def gather(recipe: Recipe) -> Facts:
             moe=bool(shape and shape.moe),
             quantized=bool(shape and shape.quantization not in {"bf16", "fp16"}),
             scheduled=recipe.draft.schedule is not None,
+            forced=recipe.engine.env.get(vllm_graphs.RUNNER_ENV),
         )
     return Facts(
         recipe, GPUS[recipe.hardware.gpu], version, target, draft, shape, small, params, rules

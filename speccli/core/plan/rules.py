@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from speccli.core.engines import vllm_flags
+from speccli.core.engines.vllm_graphs import FAILS_HOW, STARTS_WITH
 from speccli.core.engines.vllm_speculative import SCHEDULE_SINCE, dotted, schedule_problems
 from speccli.core.findings.base import Severity
 from speccli.core.plan.build import Plan
@@ -261,6 +262,17 @@ def _schedule(plan: Plan) -> Iterator[Verdict]:
             f"data_parallel {recipe.serving.data_parallel} with K by batch size",
             "vLLM ignores the schedule there, with a warning",
             "one deployment per replica instead of data_parallel, or a fixed K",
+        )
+    fails = plan.facts.graph_rules and plan.facts.graph_rules.schedule_fails
+    smaller = any(k != recipe.draft.k for _, _, k in schedule)
+    if fails and smaller and not recipe.serving.enforce_eager:
+        yield _verdict(
+            "R-SCHEDULE",
+            "critical",
+            f"K by batch size on the V2 runner of vLLM {dotted(version)}",
+            FAILS_HOW,
+            f"{STARTS_WITH}; engine.env takes the variable",
+            "vllm#48494",
         )
     yield _verdict(
         "R-SCHEDULE",

@@ -56,6 +56,22 @@ def test_every_change_is_justified_by_what_was_measured_on_both_sides() -> None:
     assert {m.batch: m.chosen for m in found.measured} == {1: 5, 8: 5, 32: 3, 64: 3, 128: 0}
 
 
+@pytest.mark.parametrize(
+    ("version", "method", "told"),
+    [("0.25.1", "eagle3", True), ("0.32.0", "eagle3", False), ("0.25.1", "p-eagle", False)],
+)
+def test_a_version_that_does_not_start_with_it_is_told(
+    version: str, method: str, told: bool
+) -> None:
+    result = falling()
+    arms = tuple(
+        replace(arm, engine={**arm.engine, "version": version}, method=method if arm.k else "none")
+        for arm in result.arms
+    )
+    notes = schedule(replace(result, arms=arms)).notes
+    assert any("VLLM_USE_V2_MODEL_RUNNER=0" in note for note in notes) is told
+
+
 def test_what_it_was_measured_on_is_said_first() -> None:
     assert schedule(replace(falling(), simulated=True)).notes[0].startswith("SIMULATED")
     stand_in = replace(falling(), simulated=False, stand_in="a small pair at an 8B model's cost")

@@ -131,6 +131,24 @@ def test_when_memory_ran_out_says_what_to_change(log: str, code: str) -> None:
             id="vllm#25134",
         ),
         pytest.param(
+            '  File "vllm/v1/worker/gpu/cudagraph_utils.py", line 234, in _init_candidates\n'
+            "    rounded_num_tokens = round_up(num_tokens, decode_query_len)\n"
+            '  File "vllm/utils/math_utils.py", line 24, in round_up\n'
+            "    return ((x + y - 1) // y) * y\n"
+            "ZeroDivisionError: integer division or modulo by zero\n",
+            "SPEC_CONFIG",
+            "sized by K by batch size",
+            id="vllm-pr-47737",
+        ),
+        pytest.param(
+            '  File "vllm/v1/worker/gpu/input_batch.py", line 103, in make_dummy\n'
+            "    assert 0 < num_reqs <= num_tokens\n"
+            "AssertionError\n",
+            "SPEC_CONFIG",
+            "sized by K by batch size",
+            id="vllm#48494",
+        ),
+        pytest.param(
             "KeyError: 'layers.0.mlp.down_proj.weight'",
             "WEIGHTS_MISMATCH",
             "layers.0.mlp.down_proj.weight",

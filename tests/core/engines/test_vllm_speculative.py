@@ -122,6 +122,37 @@ def test_the_runner_is_the_versions_own(
     assert (rules.runner, rules.dispatch) == (runner, dispatch)
 
 
+@pytest.mark.parametrize(
+    ("version", "method", "parallel", "forced", "fails"),
+    [
+        ((0, 24, 0), "eagle3", False, None, False),
+        ((0, 25, 0), "eagle3", False, None, True),
+        ((0, 25, 0), "eagle3", False, "0", False),
+        ((0, 31, 0), "mtp", False, None, True),
+        ((0, 32, 0), "eagle3", False, None, False),
+        ((0, 25, 1), "eagle3", True, None, False),
+        ((0, 25, 1), "ngram", False, None, False),
+        ((0, 30, 0), "draft_model", False, None, False),
+        ((0, 31, 0), "draft_model", False, None, True),
+    ],
+)
+def test_where_a_schedule_ends_the_server(
+    version: tuple[int, ...], method: str, parallel: bool, forced: str | None, fails: bool
+) -> None:
+    rules = vllm_graphs.rules(
+        version,
+        method=method,
+        parallel=parallel,
+        architecture="LlamaForCausalLM",
+        moe=False,
+        quantized=False,
+        scheduled=True,
+        forced=forced,
+    )
+    assert rules is not None
+    assert rules.schedule_fails is fails
+
+
 def test_versions_that_were_not_read_have_no_rules() -> None:
     assert (
         vllm_graphs.rules(

@@ -129,6 +129,32 @@ def test_k_by_batch_size_is_refused_with_data_parallel_and_before_0_24() -> None
     assert found(name, rows, "engine.version=0.22.0")["R-SCHEDULE"] == "critical"
 
 
+@pytest.mark.parametrize(
+    ("changes", "severity"),
+    [
+        pytest.param(["engine.version=0.25.1"], "critical", id="0.25"),
+        pytest.param(["engine.version=0.31.0"], "critical", id="0.31"),
+        pytest.param(["engine.version=0.24.0"], "warning", id="before"),
+        pytest.param(["engine.version=0.32.0"], "warning", id="mended"),
+        pytest.param(
+            ["engine.version=0.25.1", "serving.enforce_eager=true"], "warning", id="no-graphs"
+        ),
+        pytest.param(
+            ["engine.version=0.25.1", "engine.env.VLLM_USE_V2_MODEL_RUNNER=0"],
+            "warning",
+            id="first-runner",
+        ),
+        pytest.param(["engine.version=0.25.1", "draft.schedule=[[1,64,3]]"], "warning", id="one-k"),
+    ],
+)
+def test_k_by_batch_size_is_refused_where_the_v2_runner_does_not_start_with_it(
+    changes: list[str], severity: str
+) -> None:
+    """vllm#48494: the graphs of a draft of one token a step are sized by the target's schedule."""
+    name, rows = "llama-3.3-70b-eagle3-h100", "draft.schedule=[[1,16,3],[17,64,1]]"
+    assert found(name, rows, *changes)["R-SCHEDULE"] == severity
+
+
 def test_sizes_are_written_where_the_default_leaves_batches_eager() -> None:
     made = plan(load("llama-3.3-70b-eagle3-h200", ["serving.max_num_seqs=160", "draft.K=7"]))
     assert made.graphs is not None
