@@ -120,7 +120,7 @@ def routing() -> list[str]:
     """Acceptance by spread and batch."""
     told = mixtures()
     lines = [
-        "| experts apart by | batch 1 | batch 32 | 32 less 1 | the same answers | less dense, at 32 |",
+        "| experts apart by | batch 1 | batch 32 | 32 less 1 | same answers | less dense, at 32 |",
         "|---|---|---|---|---|---|",
     ]
     for name, rows in told.items():

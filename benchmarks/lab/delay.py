@@ -21,7 +21,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,8 @@ from speccli.core.errors import UsageError  # noqa: E402
 ROOT = Path(__file__).resolve().parents[2]
 CODE = "ACCEPTANCE_DRIFT"
 EVERY = "3s"
-EACH = 3
-"""Every so many scrapes is judged."""
+EACH = 6
+"""Every so many scrapes is judged; where something changed, each of those between."""
 COUNTERS = {
     "drafts": "vllm:spec_decode_num_drafts_total",
     "drafted": "vllm:spec_decode_num_draft_tokens_total",
@@ -154,23 +154,26 @@ def _phase(
     while len(own) > 1 and own[1].counts["drafts"] == own[0].counts["drafts"]:
         before.append(own.pop(0))
     told: dict[str, Any] = {"phase": phase["phase"], "dataset": phase["dataset"], **_grown(own)}
-    seen: dict[str, Any] | None = None
-    fired: dict[str, Any] | None = None
-    for n in range(len(own)):
-        if n % EACH and n != len(own) - 1:
-            continue
-        found = drift_of(state, header, [*before, *own[: n + 1]])
-        if found is None:
-            continue
-        said = {key: found[key] for key in ("severity", "evidence", "cause")}
-        at = {
-            "after_s": round(own[n].at - own[0].at, 1),
-            "after_drafts": _grown(own[: n + 1])["drafts"],
-        }
-        seen = seen or {**at, **said}
-        if found["severity"] != "info":
-            fired = {**at, **said}
-            break
+    judged_: dict[int, dict[str, Any] | None] = {}
+
+    def at(n: int) -> dict[str, Any] | None:
+        if n not in judged_:
+            judged_[n] = drift_of(state, header, [*before, *own[: n + 1]])
+        return judged_[n]
+
+    def first(wanted: Callable[[dict[str, Any] | None], bool]) -> dict[str, Any] | None:
+        rough = [*range(EACH, len(own) - 1, EACH), len(own) - 1]
+        end = next((n for n in rough if wanted(at(n))), None)
+        if end is None:
+            return None
+        n = next(n for n in range(max(0, end - EACH) + 1, end + 1) if wanted(at(n)))
+        found = at(n) or {}
+        since = {"after_s": round(own[n].at - own[0].at, 1), **_grown(own[: n + 1])}
+        kept = {"after_s": since["after_s"], "after_drafts": since["drafts"]}
+        return kept | {key: found[key] for key in ("severity", "evidence", "cause")}
+
+    seen = first(lambda found: found is not None)
+    fired = first(lambda found: found is not None and found["severity"] != "info") if seen else None
     return {**told, "seen": seen, "fired": fired}
 
 

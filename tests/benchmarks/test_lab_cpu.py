@@ -118,9 +118,9 @@ def test_a_shift_is_cut_out_with_what_was_before_it(
     assert (known["seen"], known["fired"]) == (None, None)
     assert (known["drafts"], known["accepted"]) == (600, 900)
     assert (shift["drafts"], shift["accepted"]) == (600, 360)
-    assert (shift["seen"]["severity"], shift["seen"]["after_s"]) == ("info", 9)
-    assert (shift["fired"]["severity"], shift["fired"]["after_s"]) == ("critical", 21)
-    assert shift["fired"]["after_drafts"] == 210
+    assert (shift["seen"]["severity"], shift["seen"]["after_s"]) == ("info", 8)
+    assert (shift["fired"]["severity"], shift["fired"]["after_s"]) == ("critical", 20)
+    assert shift["fired"]["after_drafts"] == 200
 
 
 def test_a_recording_that_is_not_there_is_said(tmp_path: Path) -> None:
