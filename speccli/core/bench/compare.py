@@ -184,7 +184,8 @@ def baseline_of(result: Result, named: str | None) -> str:
         return named
     marked = [arm.name for arm in result.arms if arm.baseline]
     plain = [arm.name for arm in result.arms if arm.method == "none"]
-    told = marked or plain
+    # Files of one arm each mark their own: of several, the one without a draft is meant.
+    told = plain if len(marked) != 1 and len(plain) == 1 else marked or plain
     if len(told) == 1:
         return told[0]
     raise UsageError(

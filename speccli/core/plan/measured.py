@@ -16,6 +16,10 @@ from speccli.core.bench.verdict import Word
 from speccli.core.errors import UsageError
 from speccli.core.recipes.model import Recipe
 
+_LIKE = 1.5
+"""Times as fast or slow at most, without a draft: estimates of models that were measured are 20 %
+off, and the next size of a model is twice as fast."""
+
 
 @dataclass(frozen=True, slots=True)
 class Estimated:
@@ -81,18 +85,28 @@ def measured(recipe: Recipe, result: Result, estimate: Callable[[int], Estimated
     """What a bench says of a recipe; `estimate` says what the roofline would, of a batch.
 
     Raises:
-        UsageError: it holds no arm of the recipe's method and K, or no baseline beside it.
+        UsageError: it holds no arm of the recipe's method and K, no baseline beside it, or is of a
+            model that cannot be the recipe's.
     """
     arm = _arm(recipe, result)
-    comparison = compare(result, arms=[arm.name])
-    batches = [load[0] for load in comparison.loads if load[0] is not None]
+    # With the other arms, so that verdicts are those of the bench's own table.
+    comparison = compare(result)
+    cells = comparison.of(arm.name)
+    if not cells:
+        raise UsageError(
+            f"{result.name}: no load was measured both in {arm.name} and in {comparison.baseline}",
+            hint="give the files that hold both, at the same batches and prompts",
+        )
+    batches = sorted({cell.batch for cell in cells if cell.batch is not None})
     if not batches:
         raise UsageError("an open loop has no batches to compare the plan with")
+    rows = tuple(_row(comparison, arm.name, batch, estimate) for batch in batches)
+    _same_size(recipe, result, arm, rows[0])
     places = [found for name, _, found in comparison.crossovers if name == arm.name]
     return Measured(
         arm.name,
         comparison.baseline,
-        tuple(_row(comparison, arm.name, batch, estimate) for batch in batches),
+        rows,
         min(places, key=lambda found: found.place, default=None),
         _schedule(result, recipe.draft.method),
         tuple(notes_of(recipe, result, arm)),
@@ -112,6 +126,27 @@ def _arm(recipe: Recipe, result: Result) -> Arm:
         f"{result.name} holds no arm of {wanted[0]} with K = {wanted[1]}",
         hint=f"it holds {told}",
     )
+
+
+def _same_size(recipe: Recipe, result: Result, arm: Arm, first: Row) -> None:
+    """That another model, as a stand-in is one, costs about what the recipe's does.
+
+    Raises:
+        UsageError: on the same GPUs it is so much faster or slower that nothing of it holds here.
+    """
+    gpu = str((result.provenance.gpu or {}).get("name") or "")
+    same = is_gpu(gpu, recipe.hardware.gpu) and arm.gpu_count == recipe.hardware.count
+    off = first.error_without
+    if result.simulated or not same or arm.model == recipe.target.model or off is None:
+        return
+    if not 1 / _LIKE <= 1 + off <= _LIKE:
+        raise UsageError(
+            f"{result.name} is of another model: {arm.model} makes "
+            f"{first.tokens_per_s_without:,.0f} tokens/s at batch {first.batch} without a draft, "
+            f"and {recipe.target.model} is estimated at "
+            f"{first.estimated.tokens_per_s_without:,.0f}",
+            hint="give a bench of the recipe's model, or of a stand-in of its size",
+        )
 
 
 def _same_draft(recipe: Recipe, arm: Arm) -> bool:
@@ -191,9 +226,27 @@ def notes_of(recipe: Recipe, result: Result, arm: Arm) -> Iterator[str]:
         yield f"measured {draft}; the recipe has {recipe.draft.model}"
     if arm.gpu_count != recipe.hardware.count:
         yield f"measured on {arm.gpu_count} GPUs; the recipe has {recipe.hardware.count}"
+    yield from _lengths(recipe, result, arm)
     version = arm.engine.get("version")
     if version and recipe.engine.version and str(version) != recipe.engine.version:
         yield f"measured with {version}; the recipe runs {recipe.engine.version}"
+
+
+def _lengths(recipe: Recipe, result: Result, arm: Arm) -> Iterator[str]:
+    """Where requests are of another length than the estimate's, which shows in the rates."""
+    rows = [row for row in result.rows_of(arm.name) if row.usable and row.input_tokens]
+    requests = sum(row.requests for row in rows)
+    if not requests:
+        return
+    told = sum(row.input_tokens or 0 for row in rows) / requests
+    made = sum(row.output_tokens or 0 for row in rows) / requests
+    work = recipe.workload
+    wanted = work.prompt_tokens, work.output_tokens
+    if any(not 1 / _LIKE <= a / b <= _LIKE for a, b in zip((told, made), wanted, strict=True) if b):
+        yield (
+            f"measured with {told:,.0f} tokens of prompt and {made:,.0f} of answer a request; the "
+            f"estimate is of {wanted[0]:,} and {wanted[1]:,} (workload)"
+        )
 
 
 def is_gpu(told: str, wanted: str) -> bool:

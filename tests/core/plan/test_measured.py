@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from speccli.core.bench.compare import compare
+from speccli.core.bench.merge import read_all
 from speccli.core.bench.results import Result
 from speccli.core.errors import UsageError
 from speccli.core.plan import Plan, plan
@@ -124,6 +127,85 @@ def test_the_recipes_own_draft_is_taken_and_another_is_said() -> None:
 )
 def test_a_gpu_is_known_by_its_whole_name(told: str, wanted: str, same: bool) -> None:
     assert is_gpu(told, wanted) is same
+
+
+EVIDENCE = Path(__file__).parents[3] / "docs/evidence/lab-h200"
+
+
+def _evidence(recipe: str, *names: str, k: int = 5) -> Plan:
+    result = read_all([EVIDENCE / f"{name}.json" for name in names])
+    return plan(load(recipe, [f"draft.K={k}"]), result)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "weights", "without", "with_"),
+    [
+        (RECIPE, "fp8", [47.7, 352.6, 995.1, 1992.3], [87.3, 660.7, 1384.3, 1679.9]),
+        (
+            "llama-3.3-70b-awq-eagle3-h200",
+            "int4",
+            [49.9, 359.1, 1031.0, 1353.9],
+            [118.9, 554.7, 916.6, 1074.5],
+        ),
+    ],
+)
+def test_arms_of_two_files_are_one_bench_of_the_plan(
+    recipe: str, weights: str, without: list[float], with_: list[float]
+) -> None:
+    """Each file marks its own arm as the baseline; the numbers are means of the files' rows."""
+    made = _evidence(recipe, f"70b-{weights}", f"70b-eagle3-{weights}").measured
+    assert made is not None
+    assert (made.baseline, [row.batch for row in made.rows]) == ("baseline", [1, 8, 32, 64])
+    assert [row.tokens_per_s_without for row in made.rows] == pytest.approx(without, abs=0.06)
+    assert [row.tokens_per_s for row in made.rows] == pytest.approx(with_, abs=0.06)
+    assert abs(made.rows[0].error_without or 1) < 0.2
+    (told,) = (note for note in made.notes if "of prompt" in note)
+    assert told.endswith("the estimate is of 1,024 and 512 (workload)")
+
+
+@pytest.mark.parametrize(("names", "k"), [(("8b-arms", "8b-sets"), 3), (("32b-arms",), 5)])
+def test_a_bench_of_a_smaller_model_is_refused(names: tuple[str, ...], k: int) -> None:
+    with pytest.raises(UsageError, match=r"is of another model: smollm2-135m-as-.* at batch 1 "):
+        _evidence(RECIPE, *names, k=k)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("70b-fp8", "holds no arm of eagle3 with K = 5"),
+        ("70b-eagle3-fp8", "there is no arm beside the baseline eagle3"),
+        ("servers-70b", "is not a bench result"),
+    ],
+)
+def test_a_file_without_the_rows_is_refused(name: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        _evidence(RECIPE, name)
+
+
+def test_an_arm_without_a_load_of_the_baseline_is_refused() -> None:
+    def apart(result: Result) -> Result:
+        arms = (*result.arms, replace(result.arm("eagle3"), name="other", k=9))
+        rows = [replace(r, arm="other") for r in result.rows_of("eagle3") if r.batch == 1]
+        left = [r for r in result.rows if r.arm != "eagle3" or r.batch != 1]
+        kept = [r for r in left if r.arm != "eagle3" and r.batch != 8]
+        eagle = [replace(r, batch=8) for r in result.rows_of("eagle3") if r.batch == 32]
+        return replace(result, arms=arms, rows=(*kept, *eagle, *rows))
+
+    with pytest.raises(UsageError, match="no load was measured both in eagle3 and in none"):
+        measured(apart)
+
+
+def test_verdicts_are_those_of_the_benchs_own_table() -> None:
+    """Left alone with its baseline an arm has fewer comparisons, and passes sooner."""
+    arms = [PLAIN, Planted("eagle3", CURVE), Planted("ngram", {1: 1.1}, "ngram", 4)]
+    result = bench(arms, batches=(1, 32, 128), noise=Noise(run=0.05, prompt=0.03), prompts=40)
+    made = plan(load(RECIPE), result).measured
+    assert made is not None
+    whole = compare(result)
+    for row in made.rows:
+        (cell,) = whole.of("eagle3", (row.batch, None))
+        assert row.verdict == cell.verdict.word
+        assert row.speedup.low == pytest.approx(cell.speedup.low)
 
 
 def test_a_bench_of_another_method_is_refused() -> None:
