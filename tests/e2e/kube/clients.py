@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from types import TracebackType
 
 from tests.support.kube.api import until
 from tests.support.kube.cluster import Cluster
+from tests.support.kube.load import answered, set_rate
 
 _LAST_S = 5.0
 """What is on its way when the load ends takes no longer."""
@@ -37,7 +37,7 @@ class Clients:
 
     def rate(self, rate: float) -> None:
         """Let so many come a second from now on."""
-        (self._folder / "load-rate").write_text(str(rate))
+        set_rate(self._folder, rate)
 
     def __enter__(self) -> Clients:
         plane = self._cluster.world.plane
@@ -59,14 +59,9 @@ class Clients:
 
     def answers(self) -> list[Answer]:
         """What has been answered so far, by when it was sent."""
-        try:
-            lines = (self._folder / "load.jsonl").read_text().splitlines()
-        except FileNotFoundError:
-            return []
-        told = [json.loads(line) for line in lines]
         found = [
             Answer(each["sent"], each["status"] if each["first_s"] else 0, each["host"])
-            for each in told
+            for each in answered(self._folder)
         ]
         return sorted(found, key=lambda each: each.sent)
 

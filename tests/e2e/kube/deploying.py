@@ -24,6 +24,18 @@ KINDS = (
 LABEL = "specctl.dev/deployment"
 
 
+def _written(value: Object) -> str:
+    """An object, and when who wrote it, but for what controllers tell of it in their own time."""
+    meta = {key: kept for key, kept in value["metadata"].items() if key != "resourceVersion"}
+    meta["managedFields"] = [
+        each for each in meta.get("managedFields", ()) if each.get("subresource") != "status"
+    ]
+    notes = dict(meta.get("annotations") or {})
+    notes.pop("deployment.kubernetes.io/revision", None)
+    told = {**value, "metadata": {**meta, "annotations": notes}, "status": None}
+    return json.dumps(told, sort_keys=True)
+
+
 class Typed:
     """The command line, with the test's kubeconfig and folders of its own."""
 
@@ -55,12 +67,12 @@ class Typed:
         return told
 
     def owned(self, name: str = "chat") -> dict[str, str]:
-        """Resource version of every object of a deployment, but for those with a status."""
-        found = {}
-        for kind in KINDS:
-            for value in self.cluster.api.objects(kind, {LABEL: name}):
-                found[f"{kind}/{value['metadata']['name']}"] = value["metadata"]["resourceVersion"]
-        return found
+        """Every object of a deployment as it was written, by kind and name."""
+        return {
+            f"{kind}/{value['metadata']['name']}": _written(value)
+            for kind in KINDS
+            for value in self.cluster.api.objects(kind, {LABEL: name})
+        }
 
     def scale(self, replicas: int, name: str = "chat") -> None:
         """As the HPA controller does it."""

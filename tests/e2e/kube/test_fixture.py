@@ -92,10 +92,15 @@ def test_a_crash_shows_in_status_events_and_the_log_before(cluster: Cluster) -> 
     cluster.pods(Behaviour(load_s=0.1, crash_log="ValueError: no such head", exit_code=3))
     cluster.api.create(deployment())
 
+    def told(pod: Object) -> dict[str, str]:
+        return dict(cluster.api.events(pod["metadata"]["name"]))
+
     def backing_off() -> Object | None:
+        """The event comes after the status."""
         for pod in cluster.api.objects("Pod"):
             (status,) = pod["status"].get("containerStatuses") or [{}]
-            if status.get("state", {}).get("waiting", {}).get("reason") == "CrashLoopBackOff":
+            waits = status.get("state", {}).get("waiting", {})
+            if waits.get("reason") == "CrashLoopBackOff" and "BackOff" in told(pod):
                 return pod
         return None
 
@@ -104,7 +109,6 @@ def test_a_crash_shows_in_status_events_and_the_log_before(cluster: Cluster) -> 
     assert status["lastState"]["terminated"]["exitCode"] == 3
     assert status["lastState"]["terminated"]["reason"] == "Error"
     assert status["restartCount"] >= 1
-    assert "BackOff" in dict(cluster.api.events(name))
     assert "ValueError: no such head" in cluster.api.logs(name, previous="true")
 
 

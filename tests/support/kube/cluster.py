@@ -202,7 +202,7 @@ class Cluster:
         return [pod["metadata"]["name"] for pod in self.api.objects("Pod", labels)]
 
     def wait_ready(
-        self, count: int, labels: Mapping[str, str] | None = None, patience_s: float = 60.0
+        self, count: int, labels: Mapping[str, str] | None = None, patience_s: float = 180.0
     ) -> list[Object]:
         """Wait until exactly so many pods have these labels and all are ready."""
 

@@ -27,6 +27,27 @@ _IDLE_S = 0.2
 OUTPUT_TOKENS = 128
 
 
+def set_rate(folder: Path, rate: float) -> None:
+    """Let so many requests come a second; the load reads the whole file or the one before."""
+    fresh = folder / "load-rate.new"
+    fresh.write_text(str(rate))
+    fresh.replace(folder / "load-rate")
+
+
+def rate_of(folder: Path) -> float:
+    """How many come a second."""
+    return float((folder / "load-rate").read_text())
+
+
+def answered(folder: Path) -> list[dict[str, Any]]:
+    """What has been answered so far; a line that is being written is no answer yet."""
+    try:
+        whole, _, _ = (folder / "load.jsonl").read_text().rpartition("\n")
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in whole.splitlines()]
+
+
 class Load:
     """An open loop: requests come whether or not the ones before were answered."""
 
@@ -54,7 +75,7 @@ class Load:
         at = time.monotonic()
         async with aiohttp.ClientSession(connector=connector) as session:
             while True:
-                rate = float((self._folder / "load-rate").read_text())
+                rate = rate_of(self._folder)
                 if not rate or not self.ready:
                     await asyncio.sleep(_IDLE_S)
                     at = time.monotonic()

@@ -26,6 +26,7 @@ from speccli.core.manifests.pool_rules import QUEUE_WAIT, RUNNING
 from speccli.core.recipes.load import load
 from tests.support.kube import monitor
 from tests.support.kube.cluster import Behaviour, Cluster, is_ready
+from tests.support.kube.load import answered, rate_of, set_rate
 from tests.support.kube.monitor import Prometheus
 
 Object = dict[str, Any]
@@ -149,8 +150,7 @@ class ScaleOut:
         self._cluster = cluster
         self._pace = pace
         self._plane = cluster.world.plane
-        self._rate = self._plane.folder / "load-rate"
-        self._rate.write_text("0")
+        set_rate(self._plane.folder, 0)
         self._ever_ready: set[str] = set()
         self._over = threading.Event()
 
@@ -208,15 +208,14 @@ class ScaleOut:
     def phase(self, name: str, load: float) -> None:
         """Begin a phase: so many requests a second from now on."""
         self.run.phases[name] = time.time() - self._began
-        self._rate.write_text(str(load))
+        set_rate(self._plane.folder, load)
 
     def end(self) -> Run:
         """Stop the load and the watch."""
-        self._rate.write_text("0")
+        set_rate(self._plane.folder, 0)
         self._over.set()
         self._thread.join()
-        lines = (self._plane.folder / "load.jsonl").read_text().splitlines()
-        for line in map(json.loads, lines):
+        for line in answered(self._plane.folder):
             sent = round(line["sent"] - self._began, 3)
             self.run.answers.append(
                 {"sent": sent, "first_s": line["first_s"], "status": line["status"]}
@@ -246,7 +245,7 @@ class ScaleOut:
                 loading += 1
         return Sample(
             round(time.time() - self._began, 2),
-            float(self._rate.read_text()),
+            rate_of(self._plane.folder),
             api.get("Deployment", NAME)["spec"]["replicas"],
             ready,
             loading,
