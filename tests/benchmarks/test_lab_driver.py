@@ -190,10 +190,15 @@ def test_what_is_measured_starts_nothing(places: Places) -> None:
     "told",
     [
         {"complete": True, "arms": ARMS, "rows": rows("ok", "contaminated")},
+        {
+            "complete": True,
+            "arms": ARMS,
+            "rows": [{"state": "partial", "errors": 4, "requests": 96}],
+        },
         {"complete": True, "arms": ARMS[:1], "rows": rows("ok")},
         {"complete": False, "arms": ARMS, "rows": rows("ok")},
     ],
-    ids=["contaminated", "an arm is missing", "not complete"],
+    ids=["contaminated", "its server ended", "an arm is missing", "not complete"],
 )
 def test_what_is_not_final_is_measured_again(places: Places, told: dict[str, Any]) -> None:
     kept(places, "8b-k-sweep", **told)

@@ -87,7 +87,9 @@ def _measured(places: Places, group: Group, bench: Bench) -> int:
     say(f"{name}: ended with {code}")
     again = contaminated(places_.read(file))
     if again:
-        say(f"{name}: {again} rows are contaminated; the same call measures those again")
+        say(
+            f"{name}: {again} rows are contaminated or broke off; the same call measures them again"
+        )
     return 1 if again and code == 1 else {0: 0, 1: 0, 130: 1}.get(code, 2)
 
 
@@ -104,9 +106,14 @@ def complete(file: Path, arms: Sequence[Arm] = ()) -> bool:
 
 
 def contaminated(told: Mapping[str, Any]) -> int:
-    """Rows of a bench while whose measuring something else was at work."""
-    rows = told.get("rows", ())
-    return sum(isinstance(row, dict) and row.get("state") == "contaminated" for row in rows)
+    """Rows of a bench while whose measuring something else was at work, or their server ended."""
+    rows = [row for row in told.get("rows", ()) if isinstance(row, dict)]
+    return sum(row.get("state") == "contaminated" or _broken(row) for row in rows)
+
+
+def _broken(row: Mapping[str, Any]) -> bool:
+    """More than 1 % of its requests failed: nothing can be judged by it."""
+    return row.get("state") == "partial" and 99 * row.get("errors", 0) > row.get("requests", 0)
 
 
 def line(places: Places, group: Group, bench: Bench) -> list[str]:

@@ -150,7 +150,7 @@ class _Bench:
             stand_in=spec.stand_in,
             texts={} if spec.keep_texts else None,
         )
-        done = {row.key for row in self.result.rows if row.state in {"ok", "partial"}}
+        done = {row.key for row in self.result.rows if row.usable}
         self._todo = [
             key
             for key in spec.rows()
