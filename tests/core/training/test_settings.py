@@ -113,3 +113,59 @@ def test_the_command_says_it_in_a_line_and_writes_nothing(
     assert words in ran.stderr
     assert len(ran.stderr.splitlines()) <= 2
     assert not wanted.out.exists()
+
+
+_CLUSTER = {
+    "--dry-run": (),
+    "--image": ("x",),
+    "--models-claim": ("c",),
+    "--storage": ("9Gi",),
+    "--namespace": ("n",),
+    "--context": ("c",),
+    "--kubeconfig": ("f",),
+}
+
+
+def _train(folder: Path, *options: str) -> tuple[int, str]:
+    data = str(_wanted(folder).data[0])
+    said = CliRunner().invoke(
+        app, ["draft", "train", "t", "--out", str(folder / "out"), "--data", data, *options]
+    )
+    return said.exit_code, said.stderr
+
+
+@pytest.mark.parametrize("backend", ["speculators", "specforge"])
+@pytest.mark.parametrize("option", _CLUSTER)
+def test_what_is_for_a_cluster_trains_nothing_here(
+    tmp_path: Path, option: str, backend: str
+) -> None:
+    """A dry run that trains is the opposite of what was asked for."""
+    code, said = _train(
+        tmp_path, "--steps", "5", "--backend", backend, "--python", sys.executable,
+        option, *_CLUSTER[option],
+    )  # fmt: skip
+    assert code == 64
+    assert f"{option}: for --to kubernetes" in said
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ((), "how long to train?"),
+        (("--steps", "5", "--minutes", "1"), "how long to train?"),
+        (("--steps", "5", "--set", "answers.seconds=-5"), "answers.seconds=-5"),
+        (("--steps", "5", "--test", "nowhere.jsonl"), "cannot read nowhere.jsonl"),
+        (("--steps", "5", "--data-folder", "/nowhere", "--test", "sharegpt"), "--data-folder DIR"),
+        (("--steps", "5", "--against", "x"), "--against 'x' is not NAME=DIR"),
+    ],
+)
+def test_what_is_mistyped_is_said_before_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], told: str
+) -> None:
+    monkeypatch.setattr("speccli.core.training.options.find_vllm_python", lambda: None)
+    code, said = _train(tmp_path, *options)
+    assert code == 64
+    assert told in said
+    assert _train(tmp_path, "--steps", "5")[0] == 3
+    assert not (tmp_path / "out").exists()
