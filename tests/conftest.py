@@ -7,6 +7,15 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Time proves nothing about a property on a busy machine; and a run finds what the run before found.
+# `make unit ARGS=--hypothesis-profile=anew` looks at examples that nobody has seen yet.
+settings.register_profile(
+    "anew", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=False
+)
+settings.register_profile("same", settings.get_profile("anew"), derandomize=True, database=None)
+settings.load_profile("same")
 
 # A runner started in the background (`nohup make test &`, some CI) ignores these, and so would the
 # programs that tests start and end by them: specctl leaves an ignored signal ignored, as it should.
