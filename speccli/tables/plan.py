@@ -16,6 +16,7 @@ from speccli.core.preflight import Verdict
 from speccli.core.sizing.gpus import GIB
 from speccli.core.views.bench import times
 from speccli.core.views.text import GLYPHS, clean
+from speccli.tables.whole import Whole
 
 _STYLES = {"warning": "yellow", "critical": "red bold", "unknown": "magenta", "info": "green"}
 _VERDICTS = {"PASS": "green", "FAIL": "red bold", "INCONCLUSIVE": "yellow"}
@@ -107,7 +108,7 @@ def _graphs(plan: Plan) -> list[RenderableType]:
     graphs, rules = plan.graphs, plan.facts.graph_rules
     assert graphs is not None
     assert rules is not None
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table = Whole(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("CUDA graphs", no_wrap=True)
     for row in graphs.rows:
         table.add_column(str(row.batch), justify="right", no_wrap=True)
@@ -128,7 +129,7 @@ def _estimate(plan: Plan) -> list[RenderableType]:
     estimate, k = plan.estimate, plan.facts.recipe.draft.k
     assert estimate is not None
     assert plan.facts.target_shape is not None
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table = Whole(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("estimate, by batch", no_wrap=True)
     for level in estimate.levels:
         table.add_column(str(level.batch), justify="right", no_wrap=True)
@@ -157,7 +158,7 @@ def _estimate(plan: Plan) -> list[RenderableType]:
 
 def _measured(found: Measured) -> list[RenderableType]:
     """What was measured, and how far the estimate is off."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table = Whole(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("measured, by batch", no_wrap=True)
     for row in found.rows:
         table.add_column(str(row.batch), justify="right")
@@ -174,7 +175,7 @@ def _measured(found: Measured) -> list[RenderableType]:
         table.add_row(name, *(_percent(error) for error in errors), style="dim")
     lines: list[RenderableType] = [table]
     if found.crossover is not None:
-        lines.append(Text(clean(f"slower than {found.baseline} from: {found.crossover.words}")))
+        lines.append(Text(clean(f"crossover against {found.baseline}: {found.crossover.words}")))
     if found.schedule is not None:
         lines.append(Text(f"K by batch, measured: {[list(row) for row in found.schedule]}"))
     lines += [Text(clean(note), "yellow") for note in found.notes]
@@ -194,7 +195,7 @@ def _times(value: float) -> Text:
 
 
 def _guide(plan: Plan) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table = Whole(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for name, ratio in (("when (▸ as in this recipe)", 5), ("use", 3), ("because", 7)):
         table.add_column(name, ratio=ratio, overflow="fold")
     for each in guide(plan):
@@ -205,7 +206,7 @@ def _guide(plan: Plan) -> Table:
 
 
 def _table(*columns: str, right: set[int]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table = Whole(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for place, name in enumerate(columns):
         table.add_column(name, justify="right" if place in right else "left")
     return table

@@ -79,6 +79,8 @@ class Measured:
     """Where it is not just this recipe that was measured."""
     how: str = "measured"
     """`measured`, `measured on MODEL` where that is another one, `simulated`."""
+    unlike: str | None = None
+    """What was measured instead, where that says nothing of this recipe's worth."""
 
 
 def measured(recipe: Recipe, result: Result, estimate: Callable[[int], Estimated]) -> Measured:
@@ -103,15 +105,38 @@ def measured(recipe: Recipe, result: Result, estimate: Callable[[int], Estimated
     rows = tuple(_row(comparison, arm.name, batch, estimate) for batch in batches)
     _same_size(recipe, result, arm, rows[0])
     places = [found for name, _, found in comparison.crossovers if name == arm.name]
+    unlike = _unlike(recipe, result, arm)
     return Measured(
         arm.name,
         comparison.baseline,
         rows,
         min(places, key=lambda found: found.place, default=None),
-        _schedule(result, recipe.draft.method),
+        _schedule(result, recipe.draft.method) if unlike is None else None,
         tuple(notes_of(recipe, result, arm)),
         how_of(recipe, result, arm),
+        unlike,
     )
+
+
+def _unlike(recipe: Recipe, result: Result, arm: Arm) -> str | None:
+    if result.simulated:
+        return "a simulator"
+    gpu = str((result.provenance.gpu or {}).get("name") or "")
+    if gpu and not is_gpu(gpu, recipe.hardware.gpu):
+        return gpu
+    if not result.stand_in and arm.model and not _same_model(recipe, arm):
+        return arm.model
+    return None
+
+
+def _same_model(recipe: Recipe, arm: Arm) -> bool:
+    names = {_last(recipe.target.model), _last(recipe.engine.served_model_name)}
+    return _last(arm.model) in names - {""}
+
+
+def _last(name: str | None) -> str:
+    """A path here may be a hub's name there."""
+    return (name or "").rstrip("/").split("/")[-1]
 
 
 def _arm(recipe: Recipe, result: Result) -> Arm:
@@ -121,7 +146,7 @@ def _arm(recipe: Recipe, result: Result) -> Arm:
     found = [arm for arm in result.arms if (arm.method, arm.k) == wanted]
     if found:  # the recipe's own draft, where several were measured
         return next((arm for arm in found if _same_draft(recipe, arm)), found[0])
-    told = ", ".join(f"{a.name} ({a.method}, K={a.k})" for a in result.arms)
+    told = ", ".join(f"{a.name} ({a.method}{f', K={a.k}' if a.k else ''})" for a in result.arms)
     raise UsageError(
         f"{result.name} holds no arm of {wanted[0]} with K = {wanted[1]}",
         hint=f"it holds {told}",
@@ -137,7 +162,7 @@ def _same_size(recipe: Recipe, result: Result, arm: Arm, first: Row) -> None:
     gpu = str((result.provenance.gpu or {}).get("name") or "")
     same = is_gpu(gpu, recipe.hardware.gpu) and arm.gpu_count == recipe.hardware.count
     off = first.error_without
-    if result.simulated or not same or arm.model == recipe.target.model or off is None:
+    if result.simulated or not same or _same_model(recipe, arm) or off is None:
         return
     if not 1 / _LIKE <= 1 + off <= _LIKE:
         raise UsageError(
@@ -150,10 +175,9 @@ def _same_size(recipe: Recipe, result: Result, arm: Arm, first: Row) -> None:
 
 
 def _same_draft(recipe: Recipe, arm: Arm) -> bool:
-    """By the name's last part: a path here may be a hub's name there."""
     if arm.draft is None or not recipe.draft.model:
         return False
-    return arm.draft.rstrip("/").split("/")[-1] == recipe.draft.model.rstrip("/").split("/")[-1]
+    return _last(arm.draft) == _last(recipe.draft.model)
 
 
 def _row(
@@ -225,11 +249,13 @@ def notes_of(recipe: Recipe, result: Result, arm: Arm) -> Iterator[str]:
         draft = f"with the draft {arm.draft}" if arm.draft else "with a draft nobody named"
         yield f"measured {draft}; the recipe has {recipe.draft.model}"
     if arm.gpu_count != recipe.hardware.count:
-        yield f"measured on {arm.gpu_count} GPUs; the recipe has {recipe.hardware.count}"
+        plural = "" if arm.gpu_count == 1 else "s"
+        yield f"measured on {arm.gpu_count} GPU{plural}; the recipe has {recipe.hardware.count}"
     yield from _lengths(recipe, result, arm)
     version = arm.engine.get("version")
     if version and recipe.engine.version and str(version) != recipe.engine.version:
-        yield f"measured with {version}; the recipe runs {recipe.engine.version}"
+        kind = arm.engine.get("kind") or "version"
+        yield f"measured with {kind} {version}; the recipe runs {recipe.engine.version}"
 
 
 def _lengths(recipe: Recipe, result: Result, arm: Arm) -> Iterator[str]:

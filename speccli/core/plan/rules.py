@@ -296,8 +296,9 @@ def _schedule(plan: Plan) -> Iterator[Verdict]:
 def _worth(plan: Plan) -> Iterator[Verdict]:
     estimate, recipe = plan.estimate, plan.facts.recipe
     if plan.measured is not None:
-        yield from _worth_measured(plan.measured)
-        return
+        yield from _worth_measured(plan.measured, recipe.serving.max_num_seqs)
+        if plan.measured.unlike is None:
+            return
     if estimate is None or not recipe.draft.k:
         return
     k, even = recipe.draft.k, estimate.break_even
@@ -323,10 +324,20 @@ def _worth(plan: Plan) -> Iterator[Verdict]:
         )
 
 
-def _worth_measured(found: Measured) -> Iterator[Verdict]:
-    """By what was measured, which leaves nothing to the estimate."""
-    passed = [row.batch for row in found.rows if row.verdict == "PASS"]
-    failed = [row.batch for row in found.rows if row.verdict == "FAIL"]
+def _worth_measured(found: Measured, most: int) -> Iterator[Verdict]:
+    """By what was measured of this recipe, which leaves nothing to the estimate."""
+    if found.unlike is not None:
+        yield _verdict(
+            "R-MEASURED",
+            "warning",
+            f"the bench is of {found.unlike}",
+            "what it says is not of this recipe: its worth below is the estimate's",
+            "a bench of this model on this GPU; engine.served_model_name, where it has another "
+            "name there",
+        )
+        return
+    passed = [row.batch for row in found.rows if row.verdict == "PASS" and row.batch <= most]
+    failed = [row.batch for row in found.rows if row.verdict == "FAIL" and row.batch <= most]
     if failed:
         yield _verdict(
             "R-WORTH",

@@ -21,9 +21,16 @@ QUIET = Noise(run=0.004, prompt=0.03)
 CURVE = {1: 1.9, 32: 1.5, 128: 0.8}
 
 
-def measured(change: Any = None) -> Plan:
+def of_it(result: Result) -> Result:
+    """As if the recipe's own model had been measured on its own GPU."""
+    arms = tuple(replace(arm, model=load(RECIPE).target.model) for arm in result.arms)
+    came = replace(result.provenance, gpu={"name": "NVIDIA H200"})
+    return replace(result, arms=arms, provenance=came, simulated=False, stand_in=None)
+
+
+def measured(change: Any = of_it, *, most: int = 128) -> Plan:
     result = bench([PLAIN, Planted("eagle3", CURVE)], batches=(1, 32, 128), noise=QUIET, prompts=40)
-    return plan(load(RECIPE), change(result) if change else result)
+    return plan(load(RECIPE, [f"serving.max_num_seqs={most}"]), change(result))
 
 
 def test_what_was_measured_stands_beside_what_was_estimated() -> None:
@@ -52,8 +59,54 @@ def test_the_estimate_is_the_plans_own_at_its_batches() -> None:
 def test_a_measured_crossover_replaces_the_estimated_one_in_advice() -> None:
     made = measured()
     worth = next(v for v in made.verdicts if v.code == "R-WORTH" or v.rule == "R-WORTH")
-    assert "at batch 128 (simulated)" in worth.evidence
+    assert "at batch 128 (measured)" in worth.evidence
     assert "(estimate)" not in worth.evidence
+
+
+def test_a_batch_that_the_recipe_never_reaches_is_no_advice() -> None:
+    (worth,) = (v for v in measured(most=64).verdicts if v.rule == "R-WORTH")
+    assert "over 1.1 times none at batch 1, 32 (measured)" in worth.evidence
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        pytest.param({"simulated": True}, "a simulator", id="simulated"),
+        pytest.param({"gpu": "NVIDIA H100 80GB HBM3"}, "NVIDIA H100 80GB HBM3", id="gpu"),
+        pytest.param({"model": "smollm2-135m"}, "smollm2-135m", id="model"),
+    ],
+)
+def test_what_is_not_of_this_recipe_decides_nothing(change: dict[str, Any], told: str) -> None:
+    def other(result: Result) -> Result:
+        found = of_it(result)
+        if "model" in change:
+            arms = tuple(replace(arm, model=change["model"]) for arm in found.arms)
+            found = replace(found, arms=arms, provenance=replace(found.provenance, gpu=None))
+        if "gpu" in change:
+            found = replace(
+                found, provenance=replace(found.provenance, gpu={"name": change["gpu"]})
+            )
+        return replace(found, simulated=change.get("simulated", False))
+
+    made = measured(other)
+    (unlike,) = (v for v in made.verdicts if v.rule == "R-MEASURED")
+    assert unlike.severity == "warning"
+    assert f"the bench is of {told}" in unlike.evidence
+    assert all("(estimate)" in v.evidence for v in made.verdicts if v.rule == "R-WORTH")
+    assert made.measured is not None
+    assert made.measured.schedule is None
+
+
+def test_a_served_name_is_the_recipes_model() -> None:
+    def served(result: Result) -> Result:
+        found = of_it(result)
+        return replace(found, arms=tuple(replace(arm, model="llama") for arm in found.arms))
+
+    result = served(bench([PLAIN, Planted("eagle3", CURVE)], noise=QUIET, prompts=20))
+    told = plan(load(RECIPE, ["engine.served_model_name=llama"]), result).verdicts
+    assert "R-MEASURED" not in {v.rule for v in told}
+    with pytest.raises(UsageError, match="is of another model: llama makes"):
+        plan(load(RECIPE), result)
 
 
 def test_the_json_holds_both_and_the_error() -> None:
@@ -70,7 +123,7 @@ def test_the_json_holds_both_and_the_error() -> None:
 def test_a_sweep_gives_k_by_batch_where_the_recipe_has_none() -> None:
     curves = {3: CURVE, 1: {1: 1.5, 32: 1.3, 128: 0.9}}
     result = sweep(curves, batches=(1, 32, 128), prompts=20, noise=QUIET)
-    told = view.plan(plan(load(RECIPE), result))
+    told = view.plan(plan(load(RECIPE), of_it(result)))
     assert told["k_schedule_source"] == "measured"
     assert [k for _, _, k in told["k_schedule"]] == [3, 0]
 
@@ -87,7 +140,7 @@ def test_what_is_not_just_this_recipe_is_said() -> None:
     made = measured(elsewhere)
     assert made.measured is not None
     notes = "\n".join(made.measured.notes)
-    for words in ("measured on other/model", "H100", "measured with 0.31.0"):
+    for words in ("measured on other/model", "H100", "measured with vllm 0.31.0"):
         assert words in notes
     assert made.measured.how == "measured on other/model"
 
