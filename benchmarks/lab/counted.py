@@ -11,7 +11,6 @@ Exit codes: 0 written, 64 usage.
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable, Mapping
 from math import sqrt
@@ -30,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EVIDENCE = ROOT / "docs/evidence/lab-cpu"
 DOC = ROOT / "docs/acceptance.md"
 ALPHA = 0.025
+END = "<!-- end -->"
 
 
 def main(arguments: list[str]) -> int:
@@ -37,10 +37,10 @@ def main(arguments: list[str]) -> int:
     Parser("counted", str(__doc__)).parse_args(arguments)
     text = DOC.read_text(encoding="utf-8")
     for name, table in TABLES.items():
-        made = "\n".join(table())
-        text = re.sub(
-            rf"(<!-- {name} -->\n\n).*?(\n\n<!-- end -->)", rf"\g<1>{made}\g<2>", text, flags=re.S
-        )
+        begin = f"<!-- {name} -->"
+        before, _, rest = text.partition(begin)
+        after = rest.partition(END)[2]
+        text = "\n\n".join([f"{before}{begin}", "\n".join(table()), END + after])
     DOC.write_text(text, encoding="utf-8")
     return 0
 
@@ -110,8 +110,7 @@ def _spread(file: Path) -> float:
 
 def same(ours: Row, theirs: Row) -> str:
     """Answers that are the same to the letter."""
-    known = dict(zip(theirs.samples.prompt, theirs.samples.text_sha, strict=True))
-    mine = dict(zip(ours.samples.prompt, ours.samples.text_sha, strict=True))
+    known, mine = _answers(theirs), _answers(ours)
     both = known.keys() & mine.keys()
     return f"{sum(known[p] == mine[p] for p in both)} of {len(both)}"
 
@@ -120,16 +119,18 @@ def routing() -> list[str]:
     """Acceptance by spread and batch."""
     told = mixtures()
     lines = [
-        "| experts apart by | batch 1 | batch 32 | 32 less 1 | same answers | less dense, at 32 |",
-        "|---|---|---|---|---|---|",
+        "| experts apart by | batch 1 | batch 32 | 32 less 1 | same answers "
+        "| less dense, at 32 | dense answers, at 32 |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name, rows in told.items():
         by = {batch: sums(row) for batch, row in rows.items()}
         apart = "—" if name == "dense" else _difference(by[32], sums(told["dense"][32]))
+        alike = "—" if name == "dense" else same(rows[32], told["dense"][32])
         both = 1 in by
         cells = [_rate(by[1]) if both else "not measured", _rate(by[32])]
         cells += [_difference(by[32], by[1]), same(rows[32], rows[1])] if both else ["—", "—"]
-        lines.append(f"| {name} | {' | '.join([*cells, apart])} |")
+        lines.append(f"| {name} | {' | '.join([*cells, apart, alike])} |")
     return lines
 
 
@@ -181,30 +182,50 @@ def _said(found: Mapping[str, Any] | None) -> str:
     return f"{found['severity']}, {found['after_s']:.0f} s, {found['after_drafts']:,} drafts"
 
 
-def partings() -> list[str]:
-    """Greedy answers with the head beside those without."""
-    lines = [
-        "| weights | batch | same to the letter | parting at a near tie | wrong | not to be told |",
-        "|---|--:|--:|--:|--:|--:|",
-    ]
-    for name, dtype in (("cpu", "bfloat16"), ("cpu-float32", "float32")):
-        file = EVIDENCE / f"{name}-lossless.json"
-        if not file.exists():
-            continue
-        result = read(file)
-        base, ours = _of_arm(result, "baseline"), _of_arm(result, "eagle3")
-        verdict = json.loads((EVIDENCE / f"{name}-lossless-verdict.json").read_text("utf-8"))
-        (arm,) = verdict["arms"]
-        kinds = arm["kinds"]
-        for batch in sorted(ours):
-            lines.append(f"| {dtype} | {batch} | {same(ours[batch], base[batch])} | | | |")
-        lines.append(
-            f"| {dtype} | both | {arm['beside_baseline']['same']} of "
-            f"{arm['beside_baseline']['pairs']} | {kinds.get('numeric', 0)} "
-            f"| {kinds.get('wrong', 0)} | {kinds.get('unknown', 0) + arm['unlocated']} |"
+def kinds() -> list[str]:
+    """Acceptance of a few prompts of many kinds, the lowest first."""
+    told = json.loads((EVIDENCE / "cpu-kinds.json").read_text(encoding="utf-8"))["kinds"]
+    named = {
+        each["kind"]: dict(
+            zip(each["prompt"], zip(each["accepted"], each["drafted"], strict=True), strict=True)
         )
-        lines.append(f"| {dtype} | baseline, 32 beside 1 | {same(base[32], base[1])} | | | |")
+        for each in told
+    }
+    cells = [f"{name} | {_rate(each)}" for name, each in sorted(named.items(), key=_by_rate)]
+    left, right = cells[: (len(cells) + 1) // 2], cells[(len(cells) + 1) // 2 :]
+    right += ["— | —"] * (len(left) - len(right))
+    lines = ["| prompts | acceptance | prompts | acceptance |", "|---|---|---|---|"]
+    return lines + [f"| {a} | {b} |" for a, b in zip(left, right, strict=True)]
+
+
+def _by_rate(named: tuple[str, Sums]) -> float:
+    return rate(named[1])
+
+
+def partings() -> list[str]:
+    """Greedy answers with the head beside those without, and each beside its own."""
+    result = read(EVIDENCE / "cpu-lossless.json")
+    base, ours = _of_arm(result, "baseline"), _of_arm(result, "eagle3")
+    text = (EVIDENCE / "cpu-lossless-verdict.json").read_text(encoding="utf-8")
+    (arm,) = json.loads(text)["arms"]
+    found = {each["prompt"].partition("/")[2]: each for each in arm["partings"]}
+    lines = [
+        "| answers | beside | same to the letter | part at a near tie | wrong | cannot be told |",
+        "|---|---|--:|--:|--:|--:|",
+    ]
+    for batch in sorted(ours):
+        mine, known = (_answers(rows[batch]) for rows in (ours, base))
+        kinds = [found[p]["kind"] if p in found else "unknown" for p in mine if mine[p] != known[p]]
+        cells = [str(kinds.count(kind)) for kind in ("numeric", "wrong", "unknown")]
+        alike = same(ours[batch], base[batch])
+        lines.append(f"| EAGLE-3, {batch} | none, {batch} | {alike} | {' | '.join(cells)} |")
+    for name, rows in (("none", base), ("EAGLE-3", ours)):
+        lines.append(f"| {name}, 1 | {name}, 32 | {same(rows[1], rows[32])} | — | — | — |")
     return lines
+
+
+def _answers(row: Row) -> dict[str, str]:
+    return dict(zip(row.samples.prompt, row.samples.text_sha, strict=True))
 
 
 def _of_arm(result: Result, arm: str) -> dict[int, Row]:
@@ -215,6 +236,7 @@ TABLES: Mapping[str, Callable[[], list[str]]] = {
     "routing": routing,
     "noise": noise,
     "delays": delays,
+    "kinds": kinds,
     "partings": partings,
 }
 
