@@ -6,20 +6,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from speccli.core.baseline import Baseline, Key
 from speccli.core.baseline.model import BatchSpeed
 from speccli.core.stats.drift import Dispersion
 from speccli.core.views.text import clean
+from speccli.tables.whole import Whole
 
 _NONE = "-"
 
 
 def list_table(baselines: Sequence[Baseline]) -> RenderableType:
     """One a line."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Whole(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in ("NAME", "TARGET", "METHOD", "K"):
         table.add_column(column, overflow="fold")
     for column in ("RATE", "LENGTH", "DRAFTS"):
@@ -47,7 +47,7 @@ def show_table(baseline: Baseline) -> RenderableType:
         head.append(f"STAND-IN: {clean(baseline.stand_in)}  ", style="black on yellow")
     head.append(clean(baseline.name), style="bold")
     head.append(f"  {_origin(baseline)}", style="dim")
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Whole(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     for name, value in _rows(baseline):

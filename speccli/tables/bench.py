@@ -16,6 +16,7 @@ from speccli.core.bench.verdict import Word
 from speccli.core.views import bench as view
 from speccli.core.views import format as fmt
 from speccli.core.views.text import GLYPHS, clean
+from speccli.tables.whole import Whole
 
 _STYLES: dict[Word, str] = {"PASS": "green", "FAIL": "red bold", "INCONCLUSIVE": "yellow"}
 _MARKS: dict[Word, str] = {
@@ -74,9 +75,9 @@ def _head(comparison: Comparison) -> Text:
 def _arm(comparison: Comparison, arm: str) -> Table:
     cells = comparison.of(arm)
     opened = all(cell.batch is None for cell in cells)
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", collapse_padding=True)
+    table = Whole(keys=2, box=None, padding=(0, 2, 0, 0), header_style="dim", collapse_padding=True)
     table.add_column(clean(arm), style="bold", no_wrap=True)
-    table.add_column("rate" if opened else "batch", justify="right", no_wrap=True)
+    table.add_column("rate" if opened else "batch", justify="right")
     table.add_column("verdict", no_wrap=True, min_width=14)
     for name in ("speed-up", "TPOT", "TTFT", "p99 TPOT, ms", "p99 TTFT, ms"):
         table.add_column(name, justify="right", min_width=8)
@@ -117,7 +118,7 @@ def _notes(notes: Iterable[str]) -> Iterable[Text]:
 
 def schedule_table(found: Schedule) -> RenderableType:
     """The measured points, the changes, and what to add to the engine's line."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table = Whole(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("tok/s, by batch", no_wrap=True)
     for each in found.measured:
         table.add_column(str(each.batch), justify="right", no_wrap=True)
@@ -158,7 +159,7 @@ def lossless_table(found: Lossless) -> RenderableType:
     """Shares, then the partings, the worst first."""
     if found.why_none is not None:
         return Text(clean(f"{GLYPHS['unknown']} answers cannot be compared: {found.why_none}"))
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table = Whole(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("greedy answers", no_wrap=True)
     for name in ("as the baseline's", "as its own", "wrong", "unknown", "numeric"):
         table.add_column(name, justify="right", no_wrap=True)

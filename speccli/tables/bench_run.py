@@ -11,6 +11,7 @@ from speccli.core.bench.refused import refused
 from speccli.core.bench.results import Result, Row, Spread, Statistic
 from speccli.core.values import Number
 from speccli.core.views.text import clean
+from speccli.tables.whole import Whole
 
 
 def run_table(result: Result) -> RenderableType:
@@ -36,7 +37,7 @@ def _head(result: Result) -> Text:
 
 
 def _rows(result: Result) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", collapse_padding=True)
+    table = Whole(keys=3, box=None, padding=(0, 2, 0, 0), header_style="dim", collapse_padding=True)
     open_ = result.load.kind == "open"
     for name in ("dataset", "rate/s" if open_ else "batch", "arm"):
         table.add_column(name, overflow="fold")

@@ -13,6 +13,7 @@ from speccli.core.views import cost as view
 from speccli.core.views import format as fmt
 from speccli.core.views.text import clean
 from speccli.core.worth import Comparison, PoolCost, Worth
+from speccli.tables.whole import Whole
 
 
 def cost_table(worth: Worth) -> RenderableType:
@@ -45,7 +46,7 @@ def _head(worth: Worth) -> Text:
 
 
 def _models(worth: Worth) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", collapse_padding=True)
+    table = Whole(box=None, padding=(0, 2, 0, 0), header_style="dim", collapse_padding=True)
     table.add_column("USD per\n1M tokens", overflow="fold", min_width=17)
     for name in ("in", "out", "our\nmix", "ours ÷\ntheirs"):
         table.add_column(name, justify="right", no_wrap=True)

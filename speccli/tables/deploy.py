@@ -17,6 +17,7 @@ from speccli.core.kube.proven import Proof
 from speccli.core.kube.record import Record
 from speccli.core.views import deploy as view
 from speccli.core.views.text import GLYPHS, clean
+from speccli.tables.whole import Whole
 
 _STYLES = {
     "ok": "green",
@@ -143,7 +144,7 @@ def _said(style: str, words: str) -> Text:
 
 
 def _grid(columns: int) -> Table:
-    table = Table.grid(padding=(0, 2))
+    table = Whole.grid(padding=(0, 2))
     for _ in range(columns):
         table.add_column(overflow="fold")
     return table

@@ -7,12 +7,12 @@ from itertools import groupby
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from speccli.core.doctor.base import Check
 from speccli.core.views import doctor as view
 from speccli.core.views.text import clean
+from speccli.tables.whole import Whole
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "red bold", "unknown": "magenta", "skip": "dim"}
 _NAME_WIDTH = 14
@@ -34,7 +34,7 @@ def _heading(check: Check) -> str:
 
 
 def _lines(checks: Sequence[Check]) -> RenderableType:
-    table = Table.grid(padding=(0, 1))
+    table = Whole.grid(padding=(0, 1))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True, min_width=7)
     table.add_column(no_wrap=True, min_width=_NAME_WIDTH)

@@ -11,6 +11,7 @@ from speccli.core.fallback.measured import Expected
 from speccli.core.fallback.moves import Planned
 from speccli.core.views import fallback as view
 from speccli.core.views.text import clean
+from speccli.tables.whole import Whole
 
 _STYLES = {"next": "bold", "refused": "dim", "passed over": "dim"}
 
@@ -32,7 +33,7 @@ def plan_table(plan: Planned) -> RenderableType:
 
 
 def _move(plan: Planned) -> Table:
-    table = Table.grid(padding=(0, 2))
+    table = Whole.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column()
     before = ""
@@ -44,7 +45,7 @@ def _move(plan: Planned) -> Table:
 
 
 def _ladder(plan: Planned) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    table = Whole(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     for title, right in (
         ("  rung", False),
         ("drafts", False),

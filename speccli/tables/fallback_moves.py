@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from speccli.core.fallback.carry import Outcome, Restored
 from speccli.core.fallback.preview import Preview
 from speccli.core.views.text import clean
 from speccli.tables.deploy import outcome_table
+from speccli.tables.whole import Whole
 
 _STYLES = {"moved": "green", "passed": "green", "undone": "red", "refused": "red"}
 _VERBS = {"create": "green", "change": "yellow", "remove": "red"}
@@ -39,7 +39,7 @@ def preview_table(made: Preview) -> RenderableType:
     ]
     for number, part in enumerate(made.parts, 1):
         parts.append(Text(clean(f"{number}. {part.words}")))
-        table = Table.grid(padding=(0, 2))
+        table = Whole.grid(padding=(0, 2))
         for call in part.calls:
             table.add_row(Text(call.verb, _VERBS.get(call.verb, "")), clean(call.what))
         parts.append(_indented(table))

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
+
+from speccli.tables.whole import Whole
 
 STYLES = {"passed": "green", "skipped": "dim", "broken": "yellow"}
 
 
 def kernels_table(document: dict[str, Any]) -> RenderableType:
     """A line a check, then what to do about those that did not pass."""
-    table = Table(box=None, pad_edge=False)
+    table = Whole(box=None, pad_edge=False)
     for column in ("check", "result", "s", "evidence"):
         table.add_column(column, justify="right" if column == "s" else "left")
     for one in document["checks"]:

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from speccli.core.views.text import clean
+from speccli.tables.whole import Whole
 
 
 def recipes_table(rows: Sequence[Mapping[str, str]]) -> RenderableType:
     """A line a recipe."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table = Whole(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for name in ("name", "gpus", "what for"):
         table.add_column(name, no_wrap=name != "what for")
     for row in rows:
@@ -25,7 +25,7 @@ def recipes_table(rows: Sequence[Mapping[str, str]]) -> RenderableType:
 
 def recipe_table(whole: Mapping[str, Any]) -> RenderableType:
     """A recipe, a line a key."""
-    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    table = Whole(box=None, padding=(0, 2, 0, 0), show_header=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for key, value in _flat(whole, ()):

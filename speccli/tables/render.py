@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from speccli.core.manifests.render import Rendering
 from speccli.core.views.text import clean
 from speccli.tables.plan import verdict_lines
+from speccli.tables.whole import Whole
 
 
 def render_table(rendering: Rendering) -> RenderableType:
     """What is rendered, in the order in which to apply it, and what to know of it."""
-    table = Table.grid(padding=(0, 2))
+    table = Whole.grid(padding=(0, 2))
     for _ in range(3):
         table.add_column(overflow="fold")
     table.add_row(*(Text(word, "bold") for word in ("kind", "name", "for")))

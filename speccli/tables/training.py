@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from speccli.core.values import Number
 from speccli.core.views import training as view
+from speccli.tables.whole import Whole
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,7 +29,7 @@ def training_table(outcome: Outcome) -> RenderableType:
     if not rows:
         parts.append(Text("acceptance: not measured"))
         return Group(*parts)
-    table = Table(box=None, pad_edge=False, show_edge=False)
+    table = Whole(box=None, pad_edge=False, show_edge=False)
     for name, side in (
         ("head", "left"),
         ("test", "left"),
