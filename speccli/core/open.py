@@ -50,7 +50,7 @@ def thresholds_of(settings: Settings) -> Thresholds:
     """
     usual = Thresholds()
     return Thresholds(
-        expect_speculation=False if settings.method == "none" else None,
+        expect_speculation=None if settings.method is None else settings.method != "none",
         acceptance_floor=_or(settings.floor, usual.acceptance_floor),
         hold_s=seconds(settings.hold, what="--hold") if settings.hold else usual.hold_s,
         stalled_s=_at_least_1s(settings.stalled, "stalled") or usual.stalled_s,

@@ -113,6 +113,32 @@ def test_channels_that_cannot_be_used_are_said_every_time_and_change_no_verdict(
     assert (silent.code, silent.err) == (0, "")
 
 
+def test_speculation_that_a_restart_lost_pages_until_it_is_said_that_it_was_meant(
+    engine: Engine, tmp_path: Path
+) -> None:
+    words = ("-e", engine.url, "--state", tmp_path, *QUICK)
+    assert cron(*words).code == 0
+    engine.plain, engine.began = True, time.time()
+    for _ in range(2):
+        ran = cron(*words)
+        assert ran.code == 2
+        assert ran.first.startswith("SPECCTL CRITICAL - SPEC_NOT_ACTIVE 127.0.0.1:")
+        assert "drafted before, and has no speculative configuration now" in ran.first
+    assert cron(*words, "--method", "none").code == 0
+    ran = cron(*words)
+    assert (ran.code, ran.first.split(" - ")[0]) == (0, "SPECCTL OK")
+
+
+def test_a_server_that_never_drafted_pages_where_a_method_is_expected(
+    engine: Engine, tmp_path: Path
+) -> None:
+    engine.plain = True
+    words = ("-e", engine.url, "--state", tmp_path, *QUICK)
+    assert cron(*words).code == 0
+    assert cron(*words, "--method", "eagle3").code == 2
+    assert cron(*words).code == 0
+
+
 def test_with_a_folder_it_is_quiet_and_judges_what_grew_since_the_last_check(
     engine: Engine, tmp_path: Path
 ) -> None:

@@ -21,6 +21,8 @@ class Engine:
     """Of draft tokens."""
     drafts_per_s: float = 1000.0
     down: bool = False
+    plain: bool = False
+    """Whether it runs without speculation, and says so."""
     hang_s: float = 0.0
     began: float = field(default_factory=lambda: time.time() - 10_000)
     url: str = ""
@@ -30,7 +32,8 @@ class Engine:
         drafts = int(self.drafts_per_s * (time.time() - self.began))
         accepted = int(3 * drafts * self.accepted)
         each = accepted // 3
-        text = speculation(3 * drafts, accepted, drafts, [accepted - 2 * each, each, each])
+        spec = speculation(3 * drafts, accepted, drafts, [accepted - 2 * each, each, each])
+        text = "" if self.plain else spec
         text += counter("vllm:generation_tokens_total", ("", drafts + accepted))
         text += gauge("vllm:num_requests_running", ("", 2 if self.drafts_per_s else 0))
         text += gauge("vllm:num_requests_waiting", ("", 0))
@@ -49,6 +52,8 @@ def serving(engine: Engine) -> Iterator[str]:
             if engine.hang_s:
                 time.sleep(engine.hang_s)
             body = engine.page() if self.path == "/metrics" else b""
+            if engine.plain and self.path.startswith("/server_info"):
+                body = b'{"vllm_config": {"speculative_config": null}}'
             self.send_response(200 if body else 404)
             if engine.down:
                 self.close_connection = True

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from speccli.core.alert.judgement import Drift, EngineSlide, Judgement, Unlike
+from speccli.core.alert.speculated import Speculated
 from speccli.core.alert.unit import Unit, assumed
 from speccli.core.baseline.model import Baseline, Difference, Key, differences
 from speccli.core.baseline.record import key_of
@@ -54,6 +55,7 @@ class Judge:
         self._meter = Meter()
         self._units: dict[str, Unit] = {}
         self._fleet = Unit()
+        self._speculated = Speculated()
         if state is not None:
             self._restore(state)
 
@@ -78,6 +80,9 @@ class Judge:
             forced=self._force,
             drifts=self._drifts(snapshot, alike),
             slides=self._slides(alike),
+            speculated=self._speculated.take(
+                snapshot, self.baseline, expected=self.thresholds.expect_speculation
+            ),
         )
 
     def state(self) -> dict[str, Any]:
@@ -88,6 +93,7 @@ class Judge:
             "meter": self._meter.to_json(),
             "fleet": self._fleet.to_json(),
             "engines": {name: unit.to_json() for name, unit in self._units.items()},
+            "speculated": self._speculated.to_json(),
         }
 
     def _identity(self) -> list[Any] | None:
@@ -102,11 +108,13 @@ class Judge:
             meter = Meter(state["meter"])
             fleet = Unit.from_json(state["fleet"])
             units = {str(k): Unit.from_json(v) for k, v in state["engines"].items()}
+            kept = state.get("speculated")  # not of an older specctl
+            speculated = Speculated() if kept is None else Speculated.from_json(kept)
             same = state["baseline"] == self._identity()
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             self.note = f"the state kept so far cannot be used ({error}): watching begins anew"
             return
-        self._meter = meter
+        self._meter, self._speculated = meter, speculated
         if same:
             self._fleet, self._units = fleet, units
         elif state["baseline"] is not None:  # the first one there is takes nothing away

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from speccli.core.baseline.model import Baseline, Difference, Key
 from speccli.core.stats.mix import Verdict
@@ -62,3 +63,5 @@ class Judgement:
     """Whether unlike engines are compared all the same."""
     drifts: tuple[Drift, ...] = ()
     slides: tuple[EngineSlide, ...] = ()
+    speculated: Mapping[str, str] = field(default_factory=dict)
+    """Why an engine should speculate that shows no drafts, by its name."""

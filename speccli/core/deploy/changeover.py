@@ -18,6 +18,7 @@ from speccli.core.deploy.place import Here, own_url, stop
 from speccli.core.deploy.wanted import ENDED, OWN_LOG, Launch, key_of
 from speccli.core.engines.local import HOST, free_port
 from speccli.core.errors import SpecctlError
+from speccli.core.sources.identify import SUPERVISOR
 
 _LOCK_S = 20.0
 """How long a supervisor may take to take its lock, on a busy machine."""
@@ -187,7 +188,7 @@ def start(here: Here, port: int, launch: Launch) -> None:
     (here.folder / ENDED).unlink(missing_ok=True)
     with (here.folder / OWN_LOG).open("wb") as log:
         subprocess.run(
-            [sys.executable, "-m", "speccli.core.deploy.supervisor", str(here.folder)],
+            [sys.executable, "-m", SUPERVISOR, str(here.folder)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -13,6 +13,7 @@ from speccli.core.fallback.measured import Bench, Expected, Faster, passed_over
 from speccli.core.fallback.present import Heard, Present
 from speccli.core.fallback.reactions import NOTHING, REACTIONS, Way
 from speccli.core.fallback.rungs import LOOKUPS, Step, draft_words
+from speccli.core.findings.spec_not_active import configured_without
 
 if TYPE_CHECKING:
     from speccli.core.fallback.means import Means
@@ -198,7 +199,9 @@ def _reason(present: Present) -> Heard | None:
     moving = [
         each
         for each in present.findings
-        if each.finding.code in REACTIONS and each.finding.severity in _WORDS
+        if each.finding.code in REACTIONS
+        and each.finding.severity in _WORDS
+        and not configured_without(each.finding)
     ]
     return min(
         moving,
@@ -216,6 +219,8 @@ def _at_rest(present: Present, places: Sequence[Place]) -> str:
     if not told:
         return "nothing speaks against it"
     because = NOTHING.get(told[0].code)
+    if configured_without(told[0]):
+        because = "what serves has no draft that could be bad: deploy what the recipe says"
     return f"{told[0].code} moves nothing" + (f": {because}" if because else "")
 
 

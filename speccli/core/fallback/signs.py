@@ -12,6 +12,7 @@ from speccli.core.errors import SpecctlError
 from speccli.core.fallback.reactions import BLAMED, WITH_ANY_DRAFT, Way
 from speccli.core.fallback.terms import Sign
 from speccli.core.findings.base import FLEET, Finding
+from speccli.core.findings.spec_not_active import configured_without
 from speccli.core.kube.crash import LOG_LINES, Crash, classify
 from speccli.core.kube.progress import container_status, is_ready
 from speccli.core.manifests.names import DEPLOYMENT, POOL
@@ -36,6 +37,9 @@ def signs(
     """What each code says of the fleet. `ENGINE_DOWN` is the cluster's to tell: see `Crashes`."""
     codes: dict[str, list[Finding]] = {}
     for finding in findings:
+        # A server without a speculative configuration has no draft that could be bad.
+        if configured_without(finding):
+            continue
         if finding.severity in {"critical", "warning"} and finding.code != DOWN:
             codes.setdefault(finding.code, []).append(finding)
     unclear = _unclear(judgement)

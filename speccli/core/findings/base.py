@@ -71,7 +71,8 @@ class Thresholds:
 
     expect_speculation: bool | None = None
     """Whether these engines should speculate. True: even where a server says it has no draft;
-    False: no; None: yes, unless the server itself says that it runs without (then it is a note)."""
+    False: no; None: yes, unless the server itself says that it runs without (then it is a note,
+    where a judge does not know better)."""
     min_tokens: float = 200
     """Output tokens after the first of each request, under which the absence of drafts means
     nothing."""

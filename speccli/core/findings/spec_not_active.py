@@ -20,6 +20,7 @@ _LOOKUP = frozenset({"ngram", "ngram_gpu", "suffix"})
 _SEVERAL_PER_STEP = 1.1
 """Tokens per step from which speculation must be on, whatever the page shows."""
 _SINCE = ".".join(map(str, PER_ENGINE_SPEC_METRICS_SINCE))
+_DECLARED = "the server says that it runs without a speculative configuration"
 _DP = f"before vLLM {_SINCE} (PR #24049) data-parallel servers exposed no speculation series"
 
 
@@ -28,6 +29,9 @@ def check(case: Case, thresholds: Thresholds) -> Iterator[Hit]:
     if thresholds.expect_speculation is False:
         return
     for scope in case.scopes:
+        if (why := _lost(case, scope, thresholds)) is not None:
+            yield Hit(_without_configuration(scope, why), badness=decoded(scope.pool) or 0.0)
+            continue
         for pool in scope.pools:
             tokens = decoded(pool)
             if tokens is None or tokens < max(1.0, thresholds.min_tokens):
@@ -46,7 +50,9 @@ def _judge(case: Case, scope: Scope, pool: Pool, thresholds: Thresholds) -> Find
     if "drafts" in adapter_named(scope.subject.kind).absent:
         return _without_counters(scope, pool, thresholds)
     if _told_none(scope.engine):
-        return _declared(scope, pool, expected=thresholds.expect_speculation is True)
+        return _declared(scope, pool)
+    if scope.engine is not None and scope.engine.meant == "none":
+        return _meant(scope, pool)
     return _no_series(case, scope, pool)
 
 
@@ -87,14 +93,59 @@ def _without_counters(scope: Scope, pool: Pool, thresholds: Thresholds) -> Findi
     )
 
 
-def _declared(scope: Scope, pool: Pool, *, expected: bool) -> Finding:
+def configured_without(finding: Finding) -> bool:
+    """Whether it is the server's own word: nothing is wrong with a draft, there is none."""
+    return finding.code == CODE and finding.cause == _DECLARED
+
+
+def _lost(case: Case, scope: Scope, thresholds: Thresholds) -> str | None:
+    """Why an engine should speculate that says itself that it does not; None where nothing does.
+
+    No traffic is waited for: its own word is certain.
+    """
+    engine = scope.engine
+    if engine is None or not _told_none(engine) or engine.meant == "none":
+        return None
+    if engine.meant is not None:
+        return f"it was deployed with {engine.meant}"
+    if case.judgement is not None and engine.name in case.judgement.speculated:
+        return case.judgement.speculated[engine.name]
+    # What an operator says of a deployment is not said of the pool that stands by.
+    if thresholds.expect_speculation is True and engine.pool != "standby":
+        return "it should speculate (--method)"
+    return None
+
+
+def _without_configuration(scope: Scope, why: str) -> Finding:
+    since = started(scope.engine) if scope.engine is not None else None
+    evidence = f"{why}, and has no speculative configuration now"
+    action = (
+        "start it with the --speculative-config that it had; where it is meant so, say "
+        "--method none (once is enough)"
+    )
+    return Finding(CODE, "critical", scope.name, evidence, _DECLARED, action, since)
+
+
+def _declared(scope: Scope, pool: Pool) -> Finding:
     return _finding(
         scope,
         pool,
         "no speculation series",
-        "the server says that it runs without a speculative configuration",
+        _DECLARED,
         "add --speculative-config and restart; where it is meant so, say --method none",
-        "critical" if expected else "info",
+        "info",
+    )
+
+
+def _meant(scope: Scope, pool: Pool) -> Finding:
+    """Deployed so by specctl: a recipe without a draft, or a move down the ladder."""
+    return _finding(
+        scope,
+        pool,
+        "no speculation series",
+        "it was deployed without a draft",
+        "nothing; specctl fallback restore brings the draft back where it was left",
+        "info",
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from speccli.core.kube.errors import ClusterError, Denied
 from speccli.core.kube.progress import Phase, pod_view
-from speccli.core.manifests.names import CONTAINER, DEPLOYMENT, POOL, PORT
+from speccli.core.manifests.names import CONTAINER, DEPLOYMENT, METHOD, POOL, PORT
 from speccli.core.sources.base import Stage
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ class Pod:
     """Whether its engine's process runs, so that it may answer."""
     pool: str | None = None
     """Of its deployment's pools, the one it is labelled with."""
+    meant: str | None = None
+    """The method that specctl deployed it with, `none` included; None: it is not specctl's."""
 
     @property
     def incarnation(self) -> tuple[str, int]:
@@ -127,6 +129,7 @@ def read_pod(pod: Mapping[str, Any]) -> Pod:
     container, port = engine_of(pod)
     own: Mapping[str, Any] = next((s for s in states if s.get("name") == container), {})
     running = "running" in (own.get("state") or {})
+    labels = pod["metadata"].get("labels") or {}
     return Pod(
         name=view.name,
         uid=str(pod["metadata"].get("uid", "")),
@@ -136,7 +139,8 @@ def read_pod(pod: Mapping[str, Any]) -> Pod:
         crashed=view.phase == "crashed",
         restarts=view.restarts,
         running=running,
-        pool=(pod["metadata"].get("labels") or {}).get(POOL),
+        pool=labels.get(POOL),
+        meant=labels.get(METHOD),
     )
 
 

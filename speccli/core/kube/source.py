@@ -206,6 +206,10 @@ class PodSource(ScrapeSource):
             return self._refused(target, scrape, told)
         return replace(scrape, pool=pod.pool) if pod is not None else scrape
 
+    def _deployed_as(self, target: Target) -> dict[str, str]:
+        pod = self._pods.get(target.name)
+        return {"meant": pod.meant} if pod is not None and pod.meant else {}
+
     def _told(self, scrape: Scrape) -> dict[str, Any] | None:
         """What the API server itself says in a page's place; None where the pod spoke."""
         return status_of(scrape.body) if (scrape.status or 0) >= 400 else None

@@ -34,7 +34,8 @@ class Scrape:
     note: str | None = None
     """What else the reader should know, e.g. that an oversized body was cut down."""
     info: Mapping[str, Any] = field(default_factory=dict)
-    """What the server said of itself besides its metrics: `version`, `method`, `k`, `draft`."""
+    """What the server said of itself besides its metrics: `version`, `method`, `k`, `draft`; and
+    `meant`, the method that it was deployed with, as who deployed it wrote down."""
     stage: Stage | None = None
     """Where there was no answer and none is due yet, or any more: what the server is doing."""
     fix: str | None = None
@@ -44,9 +45,9 @@ class Scrape:
 
 
 def facts(told: Mapping[str, Any]) -> dict[str, Any]:
-    """`version`, `method`, `k`, `draft` as a server or a file tells them; the rest is no fact."""
+    """`version`, `method`, `k`, `draft`, `meant` as a server or a file tells them; no other."""
     known: dict[str, Any] = {}
-    for name in ("version", "method", "draft"):
+    for name in ("version", "method", "draft", "meant"):
         text = told.get(name)
         if isinstance(text, str) and text.strip():
             known[name] = text.encode("utf-8", "replace").decode()[:_LONGEST]

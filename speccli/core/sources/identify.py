@@ -1,4 +1,4 @@
-"""What a server is, besides its metrics: version, method, K, draft.
+"""What a server is, besides its metrics: version, method, K, draft, and what it was meant to be.
 
 `/metrics` names neither the method nor the draft. vLLM tells them at `/server_info`, only with
 VLLM_SERVER_DEV_MODE=1; a server on this machine tells them by its command line. Where neither
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _DEADLINE_S = 2.0
 _LARGEST = 4 << 20
 """Bytes of a server's word on itself; vLLM's holds its environment too."""
+SUPERVISOR = "speccli.core.deploy.supervisor"
+"""The module that keeps a local deployment's address."""
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -37,7 +39,7 @@ async def identify(
     deadline_s: float = _DEADLINE_S,
     how: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """`version`, `method`, `k`, `draft` as far as the server tells them. Never raises.
+    """`version`, `method`, `k`, `draft` as far as the server tells them, and `meant`. Never raises.
 
     `how`: more arguments for each request (a proxy).
     """
@@ -52,8 +54,8 @@ async def identify(
             if server is None and not info:  # SGLang before it renamed it
                 server = await _json(session, f"{base}/get_server_info", headers, how)
             told = from_server_info(server)
-        if "method" not in told and target.host in _LOOPBACK:
-            told |= await asyncio.to_thread(_from_port, target.port)
+        if told.get("method", "none") == "none" and target.host in _LOOPBACK:
+            told = await asyncio.to_thread(_from_port, target.port) | told
         info |= facts(told)
     except Exception:  # noqa: BLE001 - whatever is wrong with it, the server does not tell
         return info
@@ -280,7 +282,24 @@ def _scalar(text: str) -> Any:
 
 def _from_port(port: int) -> dict[str, Any]:
     process = listening(port)
-    return from_command(process.command, process.folder) if process else {}
+    if process is None:
+        return {}
+    if process.command[1:-1] == ["-m", SUPERVISOR]:
+        return _deployed(Path(process.command[-1]))
+    return from_command(process.command, process.folder)
+
+
+def _deployed(folder: Path) -> dict[str, Any]:
+    """With what a local deployment's engine was started on purpose; empty where it is not told."""
+    try:
+        wanted = json.loads((folder / "wanted.json").read_text(encoding="utf-8"))
+        serve = wanted["serve"]
+        engine = next(each for each in wanted["engines"] if each["revision"] == serve)
+        words = [str(engine["model"]), *map(str, engine["arguments"])]
+    except (OSError, ValueError, KeyError, TypeError, StopIteration, RecursionError):
+        return {}
+    method = from_command(["vllm", "serve", *words]).get("method")
+    return _known(meant=method)
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,8 +207,12 @@ class ScrapeSource:
             )
             again = _IDENTIFY_EVERY_S if info else _IDENTIFY_AGAIN_S
             state.identify_at = self._clock() + again
-            scrape = replace(scrape, info=info)
+            scrape = replace(scrape, info=info | self._deployed_as(target))
         return scrape
+
+    def _deployed_as(self, target: Target) -> dict[str, str]:  # noqa: ARG002
+        """What who deployed it wrote down of it, as facts."""
+        return {}
 
     def _headers(self, target: Target) -> dict[str, str]:
         """How it is told who asks."""

@@ -75,6 +75,8 @@ class EngineSnapshot:
     method: str = "unknown"
     method_told: bool = False
     """Whether the server or the operator named the method, rather than missing series."""
+    meant: str | None = None
+    """The method that specctl deployed it with, where the source knows; `none`: without one."""
     k: int | None = None
     """Draft tokens per step the engine was started with; None where not told."""
     draft: str | None = None

@@ -253,6 +253,7 @@ class Window:
             version=target.info.get("version") or last.version,
             method=self._method(last, target),
             method_told=bool(target.info.get("method") or self.settings.method),
+            meant=target.info.get("meant"),
             k=target.info.get("k") or k,
             draft=target.info.get("draft"),
             pool=target.pool,

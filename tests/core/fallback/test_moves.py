@@ -123,6 +123,14 @@ def test_each_finding_leads_to_the_smallest_retreat_that_helps(code: str, rung: 
     assert made.command == f"specctl fallback apply chat --rung {rung}"
 
 
+def test_servers_that_lost_their_configuration_are_no_reason_to_leave_the_draft() -> None:
+    lost = found_now("SPEC_NOT_ACTIVE", "critical")
+    cause = "the server says that it runs without a speculative configuration"
+    made = planned(replace(lost, finding=replace(lost.finding, cause=cause)))
+    assert not made.advised
+    assert "deploy what the recipe says" in made.words
+
+
 def test_a_warm_standby_is_gone_to_before_anything_that_must_start() -> None:
     made = planned(found_now("LOW_ACCEPTANCE"), warm="ngram")
     assert made.move is not None

@@ -11,6 +11,7 @@ from speccli.core.alert.judgement import Drift, Judgement
 from speccli.core.baseline import Key
 from speccli.core.fallback.signs import Crashes, signs
 from speccli.core.findings.base import FLEET, Finding
+from speccli.core.findings.spec_not_active import configured_without
 from speccli.core.stats.mix import Verdict
 from speccli.core.stats.snapshot import Snapshot
 from tests.core.findings.bodies import A, B, C, answer, good, silence, snapshot, zero
@@ -47,6 +48,17 @@ def test_it_is_as_severe_as_it_is_for_most() -> None:
     assert (sign.severity, sign.share) == ("warning", 1.0)
     (sign,) = signs(fleet(), [replace(each, severity="critical") for each in low], None)
     assert sign.severity == "critical"
+
+
+def test_a_server_without_a_configuration_has_no_draft_that_could_be_bad() -> None:
+    lost = replace(
+        found("a:8000/0", "SPEC_NOT_ACTIVE", "critical"),
+        cause="the server says that it runs without a speculative configuration",
+    )
+    assert configured_without(lost)
+    assert signs(fleet(), [lost], None) == ()
+    (sign,) = signs(fleet(), [replace(lost, cause="configured, and never proposes")], None)
+    assert sign.code == "SPEC_NOT_ACTIVE"
 
 
 def test_infos_and_unknowns_are_no_signs() -> None:

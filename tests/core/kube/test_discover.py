@@ -168,6 +168,8 @@ def test_what_a_pod_is_doing(
 
 def test_the_pool_is_the_pods_label() -> None:
     assert read_pod(ready("a", labels={"specctl.dev/pool": "standby"})).pool == "standby"
+    assert read_pod(ready("a", labels={"specctl.dev/spec-method": "none"})).meant == "none"
+    assert read_pod(ready("a")).meant is None
     assert read_pod(ready("a")).pool is None
     assert read_pod(ready("a", labels=None)).pool is None
 

@@ -71,10 +71,11 @@ async def test_pods_are_read_and_called_by_their_names(api: ApiServer, tmp_path:
         assert source.present == {"chat-a", "chat-b"}
 
 
-async def test_the_pool_of_a_pod_is_known_to_what_is_made_of_its_page(
+async def test_the_pool_of_a_pod_and_what_it_was_deployed_with_are_known_to_what_is_made_of_its_page(
     api: ApiServer, tmp_path: Path
 ) -> None:
     mark = {"specctl.dev/deployment": "chat", "specctl.dev/pool": "standby"}
+    mark["specctl.dev/spec-method"] = "none"
     api.script = Fleet(ready("chat-a"), ready("chat-standby-a", labels=mark))
     async with reading(api, tmp_path) as source:
         poller = Poller(source, Window(Settings()), now=time.time)
@@ -84,6 +85,7 @@ async def test_the_pool_of_a_pod_is_known_to_what_is_made_of_its_page(
             "chat-a": None,
             "chat-standby-a": "standby",
         }
+        assert [e.meant for e in snapshot.engines] == [None, "none"]
 
 
 async def test_pods_that_are_not_there_yet_are_not_down(api: ApiServer, tmp_path: Path) -> None:

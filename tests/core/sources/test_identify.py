@@ -10,6 +10,7 @@ import pytest
 from aiohttp import ClientSession, web
 
 from speccli.core.sources.identify import (
+    SUPERVISOR,
     from_command,
     from_server_info,
     identify,
@@ -246,6 +247,38 @@ async def test_the_process_behind_a_port_of_this_machine_is_found(tmp_path: Path
         async with ClientSession() as session:
             target = parse_target(f"http://127.0.0.1:{port}")
             assert await identify(session, target, {}) == EAGLE3
+    finally:
+        process.kill()
+        await process.wait()
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"), [([], "none"), (["--speculative-config", JSON], EAGLE3["method"])]
+)
+async def test_a_local_deployment_tells_what_it_was_meant_to_be(
+    tmp_path: Path, words: list[str], meant: str
+) -> None:
+    folder = tmp_path / Path(*SUPERVISOR.split(".")).parent
+    folder.mkdir(parents=True)
+    (tmp_path / (SUPERVISOR.replace(".", "/") + ".py")).write_text(SERVE)
+    engines = [
+        {"revision": 1, "model": "m", "arguments": ["--speculative-config", "{}"]},
+        {"revision": 2, "model": "m", "arguments": words},
+    ]
+    (tmp_path / "wanted.json").write_text(json.dumps({"serve": 2, "engines": engines}))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", SUPERVISOR, str(tmp_path)),
+        stdout=asyncio.subprocess.PIPE,
+        cwd=tmp_path,
+    )
+    try:
+        assert process.stdout is not None
+        port = int(await process.stdout.readline())
+        async with ClientSession() as session:
+            target = parse_target(f"http://127.0.0.1:{port}")
+            assert await identify(session, target, {}) == {"meant": meant}
+            (tmp_path / "wanted.json").unlink()
+            assert await identify(session, target, {}) == {}
     finally:
         process.kill()
         await process.wait()
