@@ -20,7 +20,7 @@ from speccli.core.bench.spread import mean, spread
 from speccli.core.cost import Pricing
 from speccli.core.errors import UsageError
 from speccli.core.fallback.rungs import Ranges
-from speccli.core.plan.measured import how_of, notes_of, together
+from speccli.core.plan.measured import how_of, notes_of, together, unlike_of
 from speccli.core.recipes.model import Draft, Recipe
 from speccli.core.values import Number
 
@@ -115,6 +115,8 @@ class Bench:
             )
         except UsageError:
             return None
+        if any(self._other(self._result.arm(name)) for name in found.arms.values()):
+            return None
         rows = tuple((first, last, min(k, draft.k)) for first, last, k in found.rows)
         return rows if len({k for _, _, k in rows}) > 1 else None
 
@@ -168,6 +170,8 @@ class Bench:
         arm = _arm(self._result, draft, self._batch.value)
         if arm is None:
             return f"{self._result.name} has no arm of it"
+        if other := self._other(arm):
+            return f"{self._result.name} is of {other}: it says nothing of this"
         rows = self._result.rows_of(arm.name)
         told = sorted({row.batch for row in rows if row.batch and row.output_tokens_per_s.value})
         if not told:
@@ -179,6 +183,12 @@ class Bench:
             batches = ", ".join(map(str, told))
             return f"measured at batch {batches}; now it is {self._batch.value:.0f}"
         return arm, nearest
+
+    def _other(self, arm: Arm) -> str | None:
+        """What it is a bench of, where that is not this deployment's model on its GPUs."""
+        if self._result is None or self._result.simulated:  # labelled wherever it is told
+            return None
+        return unlike_of(self._recipe, self._result, arm)
 
     def _cost(self, arm: Arm, rate: Statistic) -> Statistic:
         told = self._recipe.cost.gpu_hour_usd

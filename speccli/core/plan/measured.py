@@ -105,7 +105,7 @@ def measured(recipe: Recipe, result: Result, estimate: Callable[[int], Estimated
     rows = tuple(_row(comparison, arm.name, batch, estimate) for batch in batches)
     _same_size(recipe, result, arm, rows[0])
     places = [found for name, _, found in comparison.crossovers if name == arm.name]
-    unlike = _unlike(recipe, result, arm)
+    unlike = unlike_of(recipe, result, arm)
     return Measured(
         arm.name,
         comparison.baseline,
@@ -118,7 +118,8 @@ def measured(recipe: Recipe, result: Result, estimate: Callable[[int], Estimated
     )
 
 
-def _unlike(recipe: Recipe, result: Result, arm: Arm) -> str | None:
+def unlike_of(recipe: Recipe, result: Result, arm: Arm) -> str | None:
+    """What was measured instead, where that says nothing of a recipe's worth."""
     if result.simulated:
         return "a simulator"
     gpu = str((result.provenance.gpu or {}).get("name") or "")

@@ -186,3 +186,21 @@ def test_a_bench_of_something_else_says_of_what() -> None:
     assert any("measured on simulated-8b" in note for note in found.notes)
     assert any("measured with the draft simulated-eagle3" in note for note in found.notes)
     assert not any("the draft" in note for note in at(8).expected(OFF).notes)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "model"), [("NVIDIA A100-SXM4-80GB", RECIPE.target.model), (None, "another/model")]
+)
+def test_a_bench_of_something_else_says_nothing(gpu: str | None, model: str) -> None:
+    result = usual()
+    found = replace(
+        result,
+        simulated=False,
+        arms=tuple(replace(arm, model=model) for arm in result.arms),
+        provenance=replace(result.provenance, gpu={"name": gpu} if gpu else None),
+    )
+    bench_ = Bench(found, RECIPE, Number.known(8))
+    told = bench_.faster(OFF, EAGLE).ratio
+    assert told.value is None
+    assert f"is of {gpu or model}" in (told.reason or "")
+    assert at(8).faster(OFF, EAGLE).ratio.value is not None
