@@ -17,7 +17,7 @@ _SHIFTS = tuple(
     )
 )
 _NOISY, _NOISES = 0.3, (0.1, 1.0)
-_SPREADS = (0.0, 0.3, 0.6, 0.1)
+_SPREADS = (0.0, 0.1, 0.3, 0.6)
 _CHANGED = ("german.jsonl", "chinese.jsonl", "translate.jsonl", "logs.jsonl")
 _ON_CPU = ("--enforce-eager", "--per-request-spec-decode-metrics", "summary")
 
