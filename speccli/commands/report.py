@@ -77,7 +77,7 @@ def command(
     ] = 1.1,
     gpu_hour_usd: Annotated[
         float | None,
-        typer.Option(min=0.0, help="Price of one GPU for an hour.", show_default="the bench's"),
+        typer.Option(min=0.0001, help="Price of one GPU for an hour.", show_default="the bench's"),
     ] = None,
     model: Models = None,
 ) -> None:

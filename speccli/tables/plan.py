@@ -14,6 +14,7 @@ from speccli.core.plan.guide import guide
 from speccli.core.plan.measured import Measured
 from speccli.core.preflight import Verdict
 from speccli.core.sizing.gpus import GIB
+from speccli.core.views import format as fmt
 from speccli.core.views.bench import times
 from speccli.core.views.text import GLYPHS, clean
 from speccli.tables.whole import Whole
@@ -187,7 +188,7 @@ def _rate(value: float | None) -> str:
 
 
 def _percent(error: float | None) -> str:
-    return "—" if error is None else f"{100 * error:+.0f} %".replace("-", "−")
+    return "—" if error is None else f"{fmt.signed(100 * error)} %"
 
 
 def _times(value: float) -> Text:

@@ -174,7 +174,7 @@ def test_estimates_stand_beside_measurements_with_their_own_mark(files: tuple[st
     both(files, "--estimates", "e.json")
     text = Path("here/README.md").read_text()
     assert "| 8b | none | tokens/s | x | △ 90 / 100, −10 % |" in text
-    assert "| 8b | none | tokens/s | y | △ 50 / 50, +0 % |" in text
+    assert "| 8b | none | tokens/s | y | △ 50 / 50, 0 % |" in text
     assert "| model | arm | weights, GiB |" in text
     assert "| 8b | none | △ 15 / 15.1, −1 % |" in text
     assert "△ estimated by" in text

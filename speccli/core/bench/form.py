@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from speccli.core.bench.codec import FormError, decode, encode, whole
-from speccli.core.bench.results import SCHEMA, Result, Samples
+from speccli.core.bench.results import SCHEMA, Result, Row, Samples
 from speccli.core.errors import UsageError
 from speccli.core.state import StateError, write_atomic
 
@@ -60,27 +60,64 @@ def consistent(result: Result) -> None:
         lists = [getattr(row.samples, each.name) for each in fields(Samples)]
         if len({len(each) for each in lists if each}) > 1:
             raise FormError(f"rows[{i}].samples has lists of different lengths")
+    for i, arm in enumerate(result.arms):
+        if arm.gpu_count < 1:
+            raise FormError(f"arms[{i}].gpu_count is {arm.gpu_count}; it must be at least 1")
+        if arm.gpu_hour_usd == 0:
+            raise FormError(f"arms[{i}].gpu_hour_usd is 0; a price that is not known is null")
     for name in ("load", "arms", "rows"):
-        for place, number in _negative(getattr(result, name), name):
-            raise FormError(f"{place} is {number}; it must not be negative")
+        for place, number in _numbers(getattr(result, name), name):
+            if number < 0 and not any(each in place for each in _SIGNED):
+                raise FormError(f"{place} is {number}; it must not be negative")
+            if abs(number) > _MOST:
+                raise FormError(f"{place} is {number:g}; nothing measured is so large")
+    for i, row in enumerate(result.rows):
+        _measured(row, f"rows[{i}]")
 
 
-_SIGNED = frozenset({"low", "start_s", "gpu_memory_bytes", "client"})
-"""Fields that may hold a number under 0: an interval's end, differences, a timer that is early."""
+def _measured(row: Row, place: str) -> None:
+    """That a row's load and times are such as can be measured.
+
+    Raises:
+        FormError: they are not.
+    """
+    for name, load in (("batch", row.batch), ("rate", row.rate), ("duration_s", row.duration_s)):
+        if load == 0 and (name != "duration_s" or row.requests):
+            raise FormError(f"{place}.{name} is 0; it must be above 0")
+    for i, e2e in enumerate(row.samples.e2e_s):
+        at = f"{place}.samples"
+        if e2e == 0:
+            raise FormError(f"{at}.e2e_s[{i}] is 0; no answer takes no time")
+        if row.samples.ttft_s and row.samples.ttft_s[i] > e2e + _ROUNDING_S:
+            first = row.samples.ttft_s[i]
+            raise FormError(f"{at}.ttft_s[{i}] is {first:g}, after the answer's end ({e2e:g})")
+    for name, share in (
+        ("acceptance.rate", row.acceptance.rate),
+        ("gpu_utilisation", row.gpu_utilisation),
+    ):
+        if share.value is not None and share.value > 1:
+            raise FormError(f"{place}.{name} is {share.value:g}; it is a share, at most 1")
 
 
-def _negative(value: Any, place: str) -> Iterator[tuple[str, float]]:
-    """Numbers under 0 in a value, with their places."""
+_SIGNED = (".low", ".gpu_memory_bytes")
+"""Fields that may hold a number under 0: an interval's end, a difference."""
+_UNREAD = frozenset({"start_s", "client"})
+"""And those whose every number may: what was due before it was asked for, a timer that is early."""
+_MOST = 1e15
+_ROUNDING_S = 0.001
+
+
+def _numbers(value: Any, place: str) -> Iterator[tuple[str, float]]:
+    """The numbers in a value, with their places."""
     if isinstance(value, int | float):
-        if value < 0:
-            yield place, value
+        yield place, value
     elif isinstance(value, tuple):
         for i, each in enumerate(value):
-            yield from _negative(each, f"{place}[{i}]")
+            yield from _numbers(each, f"{place}[{i}]")
     elif is_dataclass(value):
         for field in fields(value):
-            if field.name not in _SIGNED:
-                yield from _negative(getattr(value, field.name), f"{place}.{field.name}")
+            if field.name not in _UNREAD:
+                yield from _numbers(getattr(value, field.name), f"{place}.{field.name}")
 
 
 def read(path: Path) -> Result:

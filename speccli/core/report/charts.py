@@ -5,13 +5,13 @@ A shape says the verdict and a label the arm, so none of them needs its colours.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from speccli.core.bench.compare import Cell, Comparison
 from speccli.core.bench.economics import UTILISATIONS, Economics
 from speccli.core.report.build import Accepted, Report, Waiting
-from speccli.core.report.svg import Canvas, Scale, decades, nice, shortened
+from speccli.core.report.svg import ROOM, Canvas, Scale, beside, decades, nice, shortened
 from speccli.core.views import format as fmt
 from speccli.core.views.bench import times
 
@@ -20,8 +20,6 @@ _HUES = 5
 """Colours for arms; further ones begin anew, and are told apart by their labels."""
 _DODGE = 5.0
 _TICKS = (0.05, 0.1, 0.2, 0.5, 1.0)
-_ROOM = 70.0
-"""Pixels for a label at the right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +55,17 @@ def speedups(comparison: Comparison, hue: dict[str, str]) -> list[Chart]:
     ]
 
 
+def _right(names: Iterable[str]) -> float:
+    """The margin for names of arms, and for those of the reference lines."""
+    return max(80.0, beside(names))
+
+
 def _speedup(
     comparison: Comparison, dataset: str, hue: dict[str, str], span: tuple[float, float]
 ) -> Chart:
     cells = [cell for cell in comparison.cells if cell.dataset == dataset]
     loads = sorted({_at(cell) for cell in cells})
-    canvas = Canvas(f"Speed-up on {dataset}", _told(cells))
+    canvas = Canvas(f"Speed-up on {dataset}", _told(cells), right=_right(c.arm for c in cells))
     across = Scale(loads[0], loads[-1], canvas.across[0] + 16, canvas.across[1] - 12, log=True)
     upwards = Scale(*span, *canvas.upwards)
     canvas.y_axis(upwards, nice(*span), f"× {comparison.baseline}, {cells[0].measure}")
@@ -106,7 +109,7 @@ def _curve(
         words = f"{cell.arm}, {_at(cell):g}: {times(cell.speedup)} {cell.verdict.word}"
         canvas.mark(x, y, SHAPES[cell.verdict.word], kind, words)
     if points:
-        canvas.label(*points[-1], shortened(cells[0].arm, _ROOM), kind)
+        canvas.label(*points[-1], shortened(cells[0].arm, ROOM), kind)
 
 
 def acceptances(told: Sequence[Accepted], hue: dict[str, str]) -> list[Chart]:
@@ -126,7 +129,7 @@ def _acceptance(dataset: str, told: Sequence[Accepted], hue: dict[str, str], lon
     words = "; ".join(
         f"{each.arm}: {', '.join(_position(p.value) for p in each.by_position)}" for each in told
     )
-    canvas = Canvas(f"Acceptance on {dataset}", words)
+    canvas = Canvas(f"Acceptance on {dataset}", words, right=_right(each.arm for each in told))
     across = Scale(1, max(longest, 2), canvas.across[0] + 16, canvas.across[1] - 12)
     upwards = Scale(0, 1, *canvas.upwards)
     canvas.y_axis(upwards, nice(0, 1, 5), "accepted at this position / drafts")
@@ -142,7 +145,7 @@ def _acceptance(dataset: str, told: Sequence[Accepted], hue: dict[str, str], lon
         for i, ((x, y), value) in enumerate(zip(points, known, strict=True)):
             canvas.mark(x, y, "dot", hue[each.arm], f"{each.arm}, position {i + 1}: {value:.3f}")
         if points:
-            canvas.label(*points[-1], shortened(each.arm, _ROOM), hue[each.arm])
+            canvas.label(*points[-1], shortened(each.arm, ROOM), hue[each.arm])
     return Chart(canvas.title, "", canvas.svg())
 
 
@@ -172,7 +175,8 @@ def _latency(waiting: Sequence[Waiting], hue: dict[str, str], name: str) -> Char
         f"{'unknown' if p99 is None else f'{1000 * p99:.3g}'} ms"
         for each, p50, p99 in points
     )
-    canvas = Canvas(f"{_NAMES[name]}: median ● to p99 –", words)
+    right = _right(each.arm for each, _, _ in points)
+    canvas = Canvas(f"{_NAMES[name]}: median ● to p99 –", words, right=right)
     across = Scale(loads[0], loads[-1], canvas.across[0] + 20, canvas.across[1] - 16, log=True)
     upwards = Scale(low, high, *canvas.upwards, log=True)
     canvas.y_axis(upwards, decades(low, high), "ms")
@@ -193,7 +197,7 @@ def _latency(waiting: Sequence[Waiting], hue: dict[str, str], name: str) -> Char
                 canvas.line(x - 4, top, x + 4, top, f"whisker {hue[arm]}")
             tail = "p99 unknown" if b is None else f"p99 {1000 * b:.3g} ms"
             canvas.mark(x, y, "dot", hue[arm], f"{arm}, {at:g}: median {1000 * a:.3g} ms, {tail}")
-        canvas.label(*middles[-1], shortened(arm, _ROOM), hue[arm])
+        canvas.label(*middles[-1], shortened(arm, ROOM), hue[arm])
     return Chart(canvas.title, "", canvas.svg())
 
 
@@ -217,7 +221,8 @@ def _cost_by_load(found: Economics, hue: dict[str, str]) -> Chart:
         f"{each.arm} at {_x(each.load):g}: ${fmt.usd(each.usd_per_1m_output.value or 0)}"
         for each in levels
     )
-    canvas = Canvas("Cost of 1M output tokens, always busy", words, left=44)
+    right = _right(found.arms)
+    canvas = Canvas("Cost of 1M output tokens, always busy", words, left=44, right=right)
     across = Scale(loads[0], loads[-1], canvas.across[0] + 16, canvas.across[1] - 12, log=True)
     upwards = Scale(low, high, *canvas.upwards, log=True)
     canvas.y_axis(upwards, decades(low, high), "USD per 1M output tokens")
@@ -231,7 +236,7 @@ def _cost_by_load(found: Economics, hue: dict[str, str]) -> Chart:
             told = f"{arm}, {_x(each.load):g}: ${fmt.usd(each.usd_per_1m_output.value or 0)}"
             canvas.mark(x, y, "dot", hue[arm], told)
         if points:
-            canvas.label(*points[-1], shortened(arm, _ROOM), hue[arm])
+            canvas.label(*points[-1], shortened(arm, ROOM), hue[arm])
     return Chart(canvas.title, "", canvas.svg())
 
 

@@ -17,6 +17,7 @@ from speccli.core.report.build import KINDS, Report
 from speccli.core.report.sections import MARKS, Block, Section, Table
 from speccli.core.report.sections_more import cheapest_words
 from speccli.core.report.several_again import Again, apart, section
+from speccli.core.views import format as fmt
 from speccli.core.views.bench import load_words, times
 
 ESTIMATES = "specctl.lab.estimate/v1"
@@ -289,7 +290,7 @@ def _off(lines: list[Mapping[str, Any]] | None) -> str:
     estimated, measured = (
         sum(float(each[side]) for each in lines) / len(lines) for side in ("estimated", "measured")
     )
-    off = f"{100 * (estimated / measured - 1):+.0f} %".replace("-", "−")
+    off = f"{fmt.signed(100 * (estimated / measured - 1))} %"
     return f"{KINDS['planned'][0]} {_short(estimated)} / {_short(measured)}, {off}"
 
 

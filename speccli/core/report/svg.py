@@ -7,13 +7,17 @@ words keep their size.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
 WIDTH, HEIGHT = 360, 262
+ROOM = 118.0
+"""Pixels for a name at the right, at most."""
 _CHAR = 6.3
 """Mean width of a character at the labels' size."""
+_WIDE = 7.6
+"""The same of a name beside a line, which is bold."""
 _GAP = 15.0
 """Between two labels, one below the other."""
 
@@ -198,7 +202,12 @@ class Canvas:
         self._labels = []
 
 
+def beside(names: Iterable[str]) -> float:
+    """Pixels at the right of a plot for names of lines; the longest are shortened to ROOM."""
+    return 12.0 + min(max((len(each) * _WIDE for each in names), default=0.0), ROOM)
+
+
 def shortened(words: str, room: float) -> str:
-    """Words that fit into so many pixels."""
-    most = int(room / _CHAR)
+    """A name that fits into so many pixels."""
+    most = int(room / _WIDE)
     return words if len(words) <= most else f"{words[: max(most - 1, 1)]}…"

@@ -13,6 +13,7 @@ from speccli.core.bench.lossless import Lossless, Share
 from speccli.core.bench.pairing import Load, Tail99
 from speccli.core.bench.results import Statistic
 from speccli.core.bench.schedule import Change, Schedule
+from speccli.core.views import format as fmt
 from speccli.core.views.status import number
 
 COMPARE_SCHEMA = "specctl.compare/v1"
@@ -241,7 +242,7 @@ def delta_ms(value: Statistic) -> str:
         return "—"
     ends = [1000 * each for each in (value.value, value.low, value.high) if each is not None]
     places = _places(max(map(abs, ends)), 2)
-    told = [f"{each:+,.{places}f}".replace("-", "−") for each in ends]
+    told = [fmt.signed(each, places) for each in ends]
     return f"{told[0]} [{told[1]},{_NARROW}{told[2]}]" if len(told) == 3 else told[0]
 
 

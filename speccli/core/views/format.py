@@ -37,6 +37,12 @@ def ratio(value: float) -> str:
     return f"{value:.3f}"
 
 
+def signed(value: float, places: int = 0) -> str:
+    """`+1,234`, `−0.5`; what is rounded to nothing has no sign."""
+    text = f"{value:+,.{places}f}".replace("-", "−")
+    return text if text.strip("+−0.,") else text[1:]
+
+
 def tenths(value: float) -> str:
     """8.1."""
     return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"

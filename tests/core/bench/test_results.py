@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from speccli.core.bench.codec import FormError
 from speccli.core.bench.form import from_json, read, to_json, write
@@ -26,6 +27,7 @@ from speccli.core.bench.results import (
 )
 from speccli.core.errors import UsageError
 from speccli.core.values import Number
+from speccli.main import app
 
 
 def result() -> Result:
@@ -109,6 +111,44 @@ def test_a_document_of_another_form_is_told_where(change: dict[str, Any], said: 
         from_json(to_json(result()) | change)
 
 
+def _changed(place: str, value: object) -> dict[str, Any]:
+    document = to_json(result())
+    *path, last = re.findall(r"\w+", place)
+    where: Any = document
+    for step in path:
+        where = where[int(step) if step.isdigit() else step]
+    where[int(last) if last.isdigit() else last] = value
+    return document
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "why"),
+    [
+        ("arms[0].gpu_count", 0, "at least 1"),
+        ("arms[0].gpu_hour_usd", 0, "not known is null"),
+        ("rows[0].batch", 0, "above 0"),
+        ("rows[0].duration_s", 0, "above 0"),
+        ("rows[0].samples.e2e_s[1]", 0, "no answer takes no time"),
+        ("rows[0].samples.ttft_s[0]", 2.0, "after the answer's end"),
+        ("rows[0].samples.e2e_s[0]", 1e300, "nothing measured is so large"),
+        ("rows[0].output_tokens_per_s.value", 1e300, "nothing measured is so large"),
+        ("rows[0].acceptance.rate.value", 1.5, "at most 1"),
+    ],
+)
+def test_what_cannot_have_been_measured_is_told_where(
+    place: str, value: float, why: str, tmp_path: Path
+) -> None:
+    """A report of it would be a fault of specctl's, or nonsense."""
+    file = tmp_path / "bench.json"
+    file.write_text(json.dumps(_changed(place, value)))
+    for command in (["report", "--out", str(tmp_path / "out")], ["bench", "compare"]):
+        said = CliRunner().invoke(app, [*command, str(file)])
+        assert said.exit_code == 64
+        first = said.stderr.splitlines()[0]
+        assert place.partition(".value")[0].removesuffix(".rate") in first
+        assert why in first
+
+
 @pytest.mark.parametrize("number", [-5, float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize(
     "place",
@@ -124,12 +164,7 @@ def test_a_document_of_another_form_is_told_where(change: dict[str, Any], said: 
     ],
 )
 def test_a_number_that_none_can_be_is_told_where(place: str, number: float) -> None:
-    document: Any = to_json(result())
-    inside: Any = document
-    *path, last = [int(p) if p.isdigit() else p for p in re.findall(r"\w+", place)]
-    for step in path:
-        inside = inside[step]
-    inside[last] = number
+    document = _changed(place, number)
     with pytest.raises(FormError, match=rf"^{re.escape(place)} is {number}(\.0)?; it must "):
         from_json(document)
 

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from speccli.core.report.svg import Canvas, Scale, decades, nice, plain, shortened
+from speccli.core.report.svg import ROOM, Canvas, Scale, beside, decades, nice, plain, shortened
 
 
 def test_a_logarithmic_scale_gives_every_doubling_the_same_room() -> None:
@@ -46,6 +46,15 @@ def test_names_with_markup_in_them_are_text() -> None:
     root = ElementTree.fromstring(canvas.svg())
     assert root.attrib["aria-label"] == '<b>. a "quoted" & <script>'
     assert not root.findall(".//script")
+
+
+@pytest.mark.parametrize("name", ["none", "draft-model", "draft-model-8b", "suffix-decoding-tuned"])
+def test_a_name_beside_its_line_is_whole_or_says_that_it_is_not(name: str) -> None:
+    """A bold letter is up to 7.6 pixels wide where the page's fonts are not there."""
+    shown = shortened(name, ROOM)
+    canvas = Canvas("t", "n", right=max(80.0, beside([name])))
+    assert canvas.across[1] + 9 + 7.6 * len(shown) <= canvas.width
+    assert shown == name if len(name) <= 15 else shown.endswith("…")
 
 
 def test_long_names_are_cut_to_the_room() -> None:
