@@ -104,14 +104,14 @@ def open_screen(
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)
     # Textual takes a third of a second to import: usage errors above must not wait for it.
-    from speccli.core.findings import evaluate
+    from speccli.core.findings import evaluate, so_far
     from speccli.core.views.status import status_text
     from tui.app import run_top
     from tui.outside import Later
 
     return run_top(
         opened.poller,
-        judge=lambda snapshot: evaluate(snapshot, opened.thresholds),
+        judge=lambda snapshot: so_far(snapshot, opened.thresholds),
         as_json=lambda snapshot: status_text(snapshot, evaluate(snapshot, opened.thresholds)),
         title=title,
         ansi=ansi,

@@ -139,6 +139,23 @@ def test_a_server_that_never_drafted_pages_where_a_method_is_expected(
     assert cron(*words).code == 0
 
 
+def test_low_acceptance_is_pending_until_its_hold_is_over(engine: Engine, tmp_path: Path) -> None:
+    engine.accepted = 0.08
+    words = ("-e", engine.url, "--state", tmp_path, *QUICK)
+    ran = cron(*words)
+    assert (ran.code, ran.first.split(" - ")[0]) == (0, "SPECCTL OK")
+    assert ran.first.split(" | ")[0].endswith("; pending: LOW_ACCEPTANCE")
+    (line,) = ran.out.splitlines()[1:]
+    assert re.match(r"PENDING LOW_ACCEPTANCE 127\.0\.0\.1:\d+/0: accepted ", line)
+    assert re.search(r"; under 0\.4 for [0-9.]+ s of 60 min\. ", line)
+    told = json.loads(cron(*words, "-o", "json").out)
+    assert [f["code"] for f in told["pending"]] == ["LOW_ACCEPTANCE"]
+    assert (told["findings"], told["exit"]) == ([], 0)
+    ran = cron(*words, "--hold", "0.1s")
+    assert ran.code == 1
+    assert "PENDING" not in ran.out
+
+
 def test_with_a_folder_it_is_quiet_and_judges_what_grew_since_the_last_check(
     engine: Engine, tmp_path: Path
 ) -> None:

@@ -73,7 +73,7 @@ class Said:
     findings: tuple[Finding, ...]
     """What is so, infos included, in the order of the rules."""
     pending: tuple[Finding, ...]
-    """What was seen and is not confirmed yet."""
+    """What was seen and is not confirmed yet, or has not lasted long enough."""
     changes: tuple[Change, ...]
 
 

@@ -10,7 +10,7 @@ from speccli.core.alert.judgement import Judgement
 from speccli.core.alert.memory import Memory
 from speccli.core.alert.verdict import Verdict, readable, verdict_of
 from speccli.core.baseline import Baseline, Key
-from speccli.core.findings import evaluate
+from speccli.core.findings import evaluate, waiting
 from speccli.core.findings.base import Thresholds
 from speccli.core.stats.snapshot import Snapshot
 
@@ -59,6 +59,13 @@ class Examiner:
         firing = self.confirm.firing
         still = evaluate(snapshot, lenient(terms.thresholds), judgement) if firing else ()
         said = self.confirm.take(findings, still, blind=not readable(snapshot))
+        firing = self.confirm.firing
+        held = (
+            each
+            for each in waiting(snapshot, terms.thresholds, judgement)
+            if (each.code, each.subject) not in firing
+        )
+        said = replace(said, pending=(*said.pending, *held))
         base = terms.baseline
         return verdict_of(
             snapshot,

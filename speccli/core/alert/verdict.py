@@ -132,6 +132,9 @@ def verdict_of(
     if word == "ok" and quiet and require_traffic:
         word = "unknown"
     message = _message(word, snapshot, said.findings, quiet, baseline)
+    if word == "ok" and said.pending:  # the first line is all that many a monitor shows
+        codes = ", ".join(dict.fromkeys(f.code for f in said.pending))
+        message += f"; pending: {codes}"
     return Verdict(word, message, said.findings, said.pending, said.changes, snapshot, thresholds)
 
 

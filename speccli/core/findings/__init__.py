@@ -46,7 +46,7 @@ from speccli.core.stats.snapshot import Snapshot
 if TYPE_CHECKING:
     from speccli.core.alert.judgement import Judgement
 
-__all__ = ["CODES", "RULES", "Finding", "Severity", "Thresholds", "evaluate"]
+__all__ = ["CODES", "RULES", "Finding", "Severity", "Thresholds", "evaluate", "so_far", "waiting"]
 
 RULES: tuple[Rule, ...] = (
     engine_down.RULE,
@@ -87,6 +87,23 @@ def evaluate(
     found = (hit for rule in RULES for hit in _once(rule.check(case, thresholds), case.total))
     ordered = sorted(found, key=lambda hit: WORST_FIRST.index(hit.finding.severity))
     return tuple(hit.finding for hit in ordered)
+
+
+def waiting(
+    snapshot: Snapshot, thresholds: Thresholds, judgement: Judgement | None = None
+) -> tuple[Finding, ...]:
+    """What is wrong and no finding yet, because it has not lasted for the hold time."""
+    case = Case(snapshot, judgement)
+    return tuple(hit.finding for hit in _once(low_acceptance.waiting(case, thresholds), case.total))
+
+
+def so_far(snapshot: Snapshot, thresholds: Thresholds) -> tuple[Finding, ...]:
+    """What is found, then what waits to be, as notes: for a screen that warns of both."""
+    notes = (
+        replace(each, severity="info", evidence=f"pending: {each.evidence}")
+        for each in waiting(snapshot, thresholds)
+    )
+    return (*evaluate(snapshot, thresholds), *notes)
 
 
 def _once(hits: Iterable[Hit], total: int) -> list[Hit]:

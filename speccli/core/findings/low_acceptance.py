@@ -20,16 +20,28 @@ _PAUSE_S = 60.0
 
 def check(case: Case, thresholds: Thresholds) -> Iterator[Hit]:
     """Judges engines for which no other rule has a better name of the fault."""
+    for scope, rate, held in _low(case, thresholds):
+        if held >= thresholds.hold_s:
+            yield Hit(_finding(scope, f"for {duration(held)}", thresholds), badness=-rate)
+
+
+def waiting(case: Case, thresholds: Thresholds) -> Iterator[Hit]:
+    """What is as low, and has not been for the whole hold time."""
+    for scope, rate, held in _low(case, thresholds):
+        if held < thresholds.hold_s:
+            lasting = f"for {duration(held)} of {duration(thresholds.hold_s)}"
+            yield Hit(_finding(scope, lasting, thresholds), badness=-rate)
+
+
+def _low(case: Case, thresholds: Thresholds) -> Iterator[tuple[Scope, float, float]]:
+    """What is under the floor now: its rate, and seconds for which it has been."""
     for scope in case.scopes:
         rate = _rate(scope.pool, thresholds)
-        if rate is None or rate >= thresholds.acceptance_floor:
-            continue
-        held = _held_s(case, scope, thresholds)
-        if held < thresholds.hold_s or _recovered(scope, thresholds):
+        if rate is None or rate >= thresholds.acceptance_floor or _recovered(scope, thresholds):
             continue
         if nothing_accepted(scope, thresholds) or cliff(scope, thresholds) is not None:
             continue
-        yield Hit(_finding(scope, held, thresholds), badness=-rate)
+        yield scope, rate, _held_s(case, scope, thresholds)
 
 
 def _rate(pool: Pool, thresholds: Thresholds) -> float | None:
@@ -78,9 +90,9 @@ def _recovered(scope: Scope, thresholds: Thresholds) -> bool:
     return rate is not None and rate >= thresholds.acceptance_floor
 
 
-def _finding(scope: Scope, held: float, thresholds: Thresholds) -> Finding:
+def _finding(scope: Scope, lasting: str, thresholds: Thresholds) -> Finding:
     floor = thresholds.acceptance_floor
-    evidence = f"{accepted_of(scope.pool)}; under {floor:g} for {duration(held)}"
+    evidence = f"{accepted_of(scope.pool)}; under {floor:g} {lasting}"
     cause, action = _advice(scope, floor)
     since = scope.engine.low_since if scope.engine else None
     return Finding(CODE, "warning", scope.name, evidence, cause, action, since)

@@ -178,7 +178,7 @@ def severity_of(engine: EngineSnapshot, worst: Mapping[str, Finding]) -> tuple[s
     if finding is not None and RANK.get(finding.severity, 3) < RANK[severity]:
         severity = finding.severity
         word = _WORDS.get(finding.code, finding.code.lower().replace("_", " "))
-    elif finding is None and severity == "ok" and engine.low_since is not None:
+    elif severity == "ok" and engine.low_since is not None:
         severity, word = "warning", "low acc"
     return severity, word
 

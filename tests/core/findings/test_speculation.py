@@ -6,9 +6,9 @@ from dataclasses import dataclass, fields, replace
 
 import pytest
 
-from speccli.core.findings import Thresholds, evaluate
+from speccli.core.findings import Thresholds, evaluate, so_far, waiting
 from speccli.core.sources.base import Scrape
-from speccli.core.stats.snapshot import EngineSnapshot
+from speccli.core.stats.snapshot import EngineSnapshot, Snapshot
 from tests.core.findings.bodies import (
     AT,
     SPEC,
@@ -387,3 +387,46 @@ def test_old_counter_names_are_judged_alike() -> None:
                                       f"{SPEC}_drafts": dr})  # fmt: skip
 
     assert codes(over_a_minute(old(0, 0, 0), old(0, 5000, 1000))) == ["ZERO_ACCEPTANCE"]
+
+
+def low_for_a_minute(last: Engine = LOW) -> Snapshot:
+    return snapshot([answer(0, A, begun(last))], [answer(60, A, last)])
+
+
+def test_what_is_low_and_not_for_long_waits_for_its_hold_and_says_for_how_long() -> None:
+    shot = low_for_a_minute()
+    thresholds = Thresholds(hold_s=3600)
+    assert evaluate(shot, thresholds) == ()
+    (finding,) = waiting(shot, thresholds)
+    assert (finding.code, finding.severity, finding.subject) == (
+        "LOW_ACCEPTANCE",
+        "warning",
+        "a:8000/0",
+    )
+    assert finding.evidence.endswith("under 0.4 for 60 s of 60 min")
+    (note,) = so_far(shot, thresholds)
+    assert (note.severity, note.action) == ("info", finding.action)
+    assert note.evidence == f"pending: {finding.evidence}"
+
+
+@pytest.mark.parametrize(
+    ("last", "hold_s"),
+    [
+        pytest.param(LOW, 60, id="held"),
+        pytest.param(good(), 3600, id="good"),
+        pytest.param(NOTHING_ACCEPTED, 3600, id="better-named"),
+        pytest.param(CLIFF, 3600, id="better-named-too"),
+    ],
+)
+def test_what_is_found_already_or_is_in_order_does_not_wait(last: Engine, hold_s: float) -> None:
+    assert waiting(low_for_a_minute(last), Thresholds(hold_s=hold_s)) == ()
+
+
+def test_most_of_a_fleet_waits_as_one() -> None:
+    servers = [f"http://{c}:8000" for c in "abcd"]
+    shot = snapshot(
+        [answer(0, s, begun(LOW)) for s in servers], [answer(60, s, LOW) for s in servers]
+    )
+    (finding,) = waiting(shot, Thresholds())
+    assert finding.subject == "fleet"
+    assert finding.evidence.startswith("4 of 4 engines, worst a:8000/0: ")

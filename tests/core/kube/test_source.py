@@ -71,7 +71,7 @@ async def test_pods_are_read_and_called_by_their_names(api: ApiServer, tmp_path:
         assert source.present == {"chat-a", "chat-b"}
 
 
-async def test_the_pool_of_a_pod_and_what_it_was_deployed_with_are_known_to_what_is_made_of_its_page(
+async def test_a_pods_pool_and_what_it_was_deployed_with_are_known_of_its_engine(
     api: ApiServer, tmp_path: Path
 ) -> None:
     mark = {"specctl.dev/deployment": "chat", "specctl.dev/pool": "standby"}

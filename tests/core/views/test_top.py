@@ -95,6 +95,16 @@ def test_named_outlier_with_its_finding_and_action() -> None:
     assert "▲ 10.0.0.5:8000/0 low acc" in shown.text()
 
 
+def test_what_is_pending_is_shown_beside_the_warning() -> None:
+    world = World(1)
+    world.servers[0].by_position = (0.4, 0.2, 0.1)
+    pending = Found("LOW_ACCEPTANCE", "info", "10.0.0.4:8000/0", "pending: under 0.4 for 9 s")
+    shown = view(world.run(70), ui(200, 50), pending)
+    assert shown.verdict.severity == "warning"
+    assert re.search(r"▲ 10\.0\.0\.4:8000/0 +low acc", shown.text())
+    assert "LOW_ACCEPTANCE 10.0.0.4:8000/0  pending: under 0.4 for 9 s" in shown.text()
+
+
 def test_gravest_finding_speaks_and_the_rest_are_counted() -> None:
     found = (
         Found("LOW_ACCEPTANCE", "warning", "10.0.0.4:8000/0"),
