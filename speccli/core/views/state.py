@@ -175,11 +175,12 @@ def severity_of(engine: EngineSnapshot, worst: Mapping[str, Finding]) -> tuple[s
     if severity == "ok" and engine.increase is not None and engine.increase.since_start:
         word = "since start"
     finding = finding_of(engine, worst)
-    if finding is not None and RANK.get(finding.severity, 3) < RANK[severity]:
+    low = severity == "ok" and engine.low_since is not None
+    if low and (finding is None or finding.severity == "info"):
+        severity, word = "warning", "low acc"
+    elif finding is not None and RANK.get(finding.severity, 3) < RANK[severity]:
         severity = finding.severity
         word = _WORDS.get(finding.code, finding.code.lower().replace("_", " "))
-    elif severity == "ok" and engine.low_since is not None:
-        severity, word = "warning", "low acc"
     return severity, word
 
 
