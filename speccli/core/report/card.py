@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from speccli.core.bench.compare import Comparison
 from speccli.core.bench.lengths import lengths
 from speccli.core.bench.results import Arm
-from speccli.core.report import words
+from speccli.core.report import rerun, words
 from speccli.core.report.build import KINDS, Report
 from speccli.core.report.markdown import block, footer, plain, table
 from speccli.core.report.sections import Table, matrix
@@ -102,56 +102,17 @@ def _commands(report: Report, arm: Arm | None, base: Arm | None) -> str:
     if schedule is not None and schedule.needed and schedule.k:
         config = words.compact(schedule.config())
         lines += ["# K by batch: add these keys to --speculative-config", f"# {config}"]
-    url = shlex.quote(_url(arm, "http://HOST:8000"))
+    url = shlex.quote(rerun.address(arm))
     lines += [
         "# is speculation on, and right?",
         f"specctl status --endpoint {url}",
         f"specctl alert check --endpoint {url}    # exit 0 ok, 1 warning, 2 critical, 3 unknown",
         f"specctl top --endpoint {url}            # the live screen",
         "# judge again after any change of engine, model, draft, K or GPU",
-        shlex.join(map(one_line, ("specctl", "bench", "run", *_again(report)))),
-        "specctl bench compare bench.json",
+        *rerun.lines(report.result),
     ]
     text = "\n".join(map(one_line, lines)).replace("```", "` ` `")
     return f"```sh\n{text}\n```"
-
-
-def _url(arm: Arm | None, otherwise: str) -> str:
-    """Where an arm answers, if that is an address at all, and not of a server that was ended."""
-    told = (arm.endpoint if arm is not None and arm.start_s is None else None) or ""
-    return told if re.fullmatch(r"https?://[\w.:\[\]-]+(/[\w./~%-]*)?", told) else otherwise
-
-
-def _again(report: Report) -> Iterable[str]:
-    """The options that make the same bench again."""
-    result, load, came = report.result, report.result.load, report.result.provenance
-    for arm in result.arms:
-        yield from ("--arm", f"{arm.name}={_url(arm, 'URL')}")
-    if result.baseline is not None:
-        yield from ("--baseline", result.baseline.name)
-    yield from ("--dataset", ",".join(each.name for each in result.datasets))
-    requests = load.requests_by_load or ((load.requests,) if load.requests else ())
-    for flag, numbers in (("batch", load.batches), ("rate", load.rates), ("requests", requests)):
-        if numbers:
-            yield from (f"--{flag}", ",".join(f"{each:.15g}" for each in numbers))
-    told = {
-        "seconds": None if load.seconds is None else f"{load.seconds:g}s",
-        "max-tokens": load.max_tokens,
-        "output-tokens": load.output_tokens,
-        "temperature": came.temperature,
-        "top-p": came.top_p,
-        "seed": came.seed,
-        "warmup": None if load.warmup_by_load else load.warmup,
-        "structured": None if load.structured is None else load.structured.partition(",")[0],
-        "api": load.endpoint,
-        "window": load.window,
-        "stand-in": result.stand_in,
-        "repeats": max(3, load.repeats),
-        "out": "bench.json",
-    }
-    for option, value in told.items():
-        if value is not None:
-            yield from (f"--{option}", str(value))
 
 
 def _guide(report: Report, best: str | None) -> Iterable[str]:
