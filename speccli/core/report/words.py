@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from speccli.core.bench.compare import FEW, Comparison
-from speccli.core.bench.crossover import BELOW, BEYOND
+from speccli.core.bench.crossover import BELOW, BEYOND, Crossover
 from speccli.core.bench.pairing import Load
 from speccli.core.report import advice as advised
 from speccli.core.report.advice import Advice, advice, batches, listed, span
@@ -187,16 +187,35 @@ def figures(report: Report) -> list[Figure]:
 
 
 def _crossover(comparison: Comparison, arm: str) -> Iterable[Figure]:
-    places = [found for name, _, found in comparison.crossovers if name == arm]
+    """Where it turns first, on which dataset, and what that rests on."""
+    places = {dataset: found for name, dataset, found in comparison.crossovers if name == arm}
     if not places:
         return
-    first = min(places, key=lambda found: found.place)
+    where = min(places, key=lambda dataset: places[dataset].place)
+    first = places.pop(where)
     inside = first.place not in {BELOW, BEYOND}
-    value = f"{'~ ' if inside else ''}{first.words}"
-    note = "batch, interpolated" if inside else "batches measured"
-    if len(places) > 1:
-        note += f"; the lowest of {len(places)} datasets"
-    yield Figure("slower than the baseline from", value, note)
+    notes = ["batch, interpolated" if inside else "batches measured"]
+    if places:
+        notes[0] += f" on {where}"
+        others: dict[str, list[str]] = {}
+        for dataset, found in places.items():
+            others.setdefault(_turn(found), []).append(dataset)
+        notes += [f"{turn} on {listed(names)}" for turn, names in others.items()]
+    of = {cell.batch: cell for cell in comparison.of(arm) if cell.dataset == where}
+    near = first.between or ((first.least,) if first.place == BELOW else ())
+    unsure = [at for at in near if at in of and of[at].verdict.word == "INCONCLUSIVE"]
+    if unsure:
+        are = "is" if len(unsure) == 1 else "are"
+        notes.insert(1, f"{batches([(at, None) for at in unsure])} there {are} INCONCLUSIVE")
+    yield Figure(
+        "slower than the baseline from", f"{'~ ' if inside else ''}{first.words}", "; ".join(notes)
+    )
+
+
+def _turn(found: Crossover) -> str:
+    if found.place == BEYOND:
+        return f"not up to {found.most}, the largest measured,"
+    return f"from {found.least}" if found.place == BELOW else f"from {found.place:.0f}"
 
 
 def _saving(report: Report, arm: str, load: Load) -> Iterable[Figure]:

@@ -238,3 +238,35 @@ def test_loads_of_fewer_datasets_are_told() -> None:
     )  # fmt: skip
     made = report(replace(wide, rows=(*wide.rows, *two(b8=1.7).rows)))
     assert "Measured: batch 8 on sharegpt alone, the others on 2 datasets." in words.actions(made)
+
+
+def _turns(result: Result) -> words.Figure:
+    (found,) = (
+        each
+        for each in words.figures(report(result))
+        if each.name == "slower than the baseline from"
+    )
+    return found
+
+
+def test_where_it_turns_is_of_the_set_that_was_measured_so_far() -> None:
+    """Three sets that were measured to batch 32 say nothing of 97."""
+    sets = ("sharegpt", "mtbench", "humaneval")
+    result = bench(
+        [PLAIN, Planted("eagle3", {1: 1.9, 32: 1.5, 128: 0.8})],
+        batches=(1, 32, 128), datasets=sets, prompts=40, noise=QUIET,
+    )  # fmt: skip
+    rows = tuple(r for r in result.rows if r.dataset == "sharegpt" or r.batch != 128)
+    assert _turns(replace(result, rows=rows)).note == (
+        "batch, interpolated on sharegpt; not up to 32, the largest measured, on mtbench and "
+        "humaneval"
+    )
+    assert "; from " in _turns(result).note
+
+
+def test_where_it_turns_says_when_it_rests_on_what_cannot_be_told() -> None:
+    noisy = Noise(run=0.05, prompt=0.03)
+    arms = [PLAIN, Planted("eagle3", {1: 2.2, 32: 1.12, 128: 0.95})]
+    unsure = bench(arms, batches=(1, 32, 128), prompts=40, noise=noisy)
+    assert _turns(unsure).note == "batch, interpolated; batches 32 and 128 there are INCONCLUSIVE"
+    assert _turns(two(b1=1.9, b8=1.7, b128=0.8)).note == "batch, interpolated"
