@@ -53,6 +53,10 @@ def lossless(
 
     result = read_all(files)
     if ask is not None:
+        if out is not None:
+            from speccli.core.state import ensure_writable
+
+            ensure_writable(out, hint="give --out FILE")
         result = _asked(result, ask, dataset or (), data)
         if out is not None:
             from speccli.core.bench.form import write

@@ -248,6 +248,7 @@ def canary(
     store = Store(state_folder(state, config.here()[0])) if record else None
     if store is not None and record is not None:
         store.refuse_to_lose(record, force=force)
+        store.ensure_writable(record)
     terms = _terms(settings, how, KeyOptions())
     clock = deadline.Clock(limit_s)
     try:

@@ -74,6 +74,7 @@ def record(
         store.to_add_to(name)
     else:
         store.refuse_to_lose(name, force=force)
+    store.ensure_writable(name)
     opened = open_source(source.settings(), replay=source.replay, default_window_s=60.0)
     profile = Profile(look_seconds(lasting, opened.thresholds.drift_every_s), key.key())
     watched = asyncio.run(watch(opened, profile, lasting_s=lasting, tell=_tell))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Mapping
@@ -11,6 +12,8 @@ from pathlib import Path
 from speccli.core.errors import SpecctlError, UsageError
 
 VARIABLE = "SPECCTL_STATE"
+_ROOM = 1 << 18
+"""Bytes that must fit where a result is to be kept."""
 _HINT = f"give --state DIR or {VARIABLE}"
 
 
@@ -33,6 +36,29 @@ def state_folder(given: Path | None, environment: Mapping[str, str]) -> Path:
     if not home:
         raise UsageError("no folder for what is to be remembered: HOME is not set", hint=_HINT)
     return Path(home) / ".local" / "state" / "specctl"
+
+
+def ensure_writable(path: Path, *, hint: str = _HINT) -> None:
+    """See that a file can be put there, before the work whose result it is to hold.
+
+    Its folder is made. What is there is left as it is.
+
+    Raises:
+        UsageError: it cannot: the folder is read-only, no folder, or its disk is full.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=path.parent) as file:
+            file.write(bytes(_ROOM))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        why = error.strerror
+        if isinstance(error, FileExistsError):  # a file where its folder should be
+            why = os.strerror(errno.ENOTDIR)
+        raise UsageError(f"cannot write {path}: {why}", hint=hint) from error
 
 
 def write_atomic(path: Path, text: str) -> None:

@@ -265,10 +265,22 @@ def test_a_broken_file_does_not_hide_the_others(baseline: Run, good: Path, tmp_p
     assert "bad.json is not JSON" in result.stderr
 
 
-def test_a_folder_that_cannot_be_written_is_said(good: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("baseline", "record", "prod", "--for", "24h"),
+        ("alert", "canary", "--record", "prod"),
+    ],
+    ids=lambda words: words[1],
+)
+def test_a_folder_that_cannot_be_written_is_said_before_anything_is_watched(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
-    words = ["baseline", "record", "prod", "--replay", str(good), "--state", str(blocked / "x")]
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == 3
-    assert "cannot write" in result.stderr
+    # No server is asked, or this were 3: nothing listens there.
+    source = ("-e", "http://127.0.0.1:9", "--state", str(blocked / "x"))
+    result = CliRunner().invoke(app, [*words, *source])
+    assert (result.exit_code, result.stdout) == (64, "")
+    assert f"error: cannot write {blocked}/x/baselines/prod.json: Not a directory" in result.stderr
+    assert "give --state DIR" in result.stderr

@@ -11,7 +11,7 @@ from pathlib import Path
 from speccli.core.baseline.model import Baseline, BatchSpeed, Key, differences, dumps, loads
 from speccli.core.baseline.reference import REFERENCES
 from speccli.core.errors import UsageError
-from speccli.core.state import write_atomic
+from speccli.core.state import ensure_writable, write_atomic
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -79,6 +79,14 @@ class Store:
                 f"baseline {name} exists in {self.folder}",
                 hint="--force overwrites it; or choose another name",
             )
+
+    def ensure_writable(self, name: str) -> None:
+        """See that one can be kept under that name, before it is watched for.
+
+        Raises:
+            UsageError: the folder takes none.
+        """
+        ensure_writable(self._path(name))
 
     def put(self, baseline: Baseline, *, force: bool = False) -> Path:
         """Keep one; with `force`, in place of another of its name.

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from speccli.core.bench import form
 from speccli.core.bench.results import Arm, Provenance, Result
 from speccli.core.errors import UsageError
+from speccli.core.state import ensure_writable
 
 if TYPE_CHECKING:
     from speccli.core.bench.run import Spec
 
+_WHERE = "give --out FILE"
 _ANEW = "a bench is of one set of servers; begin anew with another --out"
 
 
@@ -20,17 +22,20 @@ def before(spec: Spec, *, resume: bool) -> Result | None:
     """What is in the file already; None where there is none.
 
     Raises:
-        UsageError: there is one and it is not to be gone on with, or it holds another bench.
+        UsageError: there is one and it is not to be gone on with, or it holds another bench; or
+            none can be written there.
     """
     if not spec.out.exists():
         if resume:
             raise UsageError(f"--resume: there is no {spec.out}", hint="leave --resume out")
+        ensure_writable(spec.out, hint=_WHERE)
         return None
     if not resume:
         raise UsageError(
             f"{spec.out} is there already", hint="--resume goes on with it, or give another --out"
         )
     old = form.read(spec.out)
+    ensure_writable(spec.out, hint=_WHERE)
     asked: dict[str, Any] = {
         "load": (old.load, spec.load),
         "seed": (old.provenance.seed, spec.seed),

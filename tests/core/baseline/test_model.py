@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ from speccli.core.baseline import Baseline, Key, differences
 from speccli.core.baseline.model import BatchLatency, BatchSpeed, dumps, loads
 from speccli.core.baseline.reference import REFERENCES
 from speccli.core.errors import UsageError
-from speccli.core.state import StateError, state_folder, write_atomic
+from speccli.core.state import StateError, ensure_writable, state_folder, write_atomic
 from speccli.core.stats.drift import Dispersion
 from speccli.core.stats.mix import PromptBin
 from tests.support.golden import FOLDER, assert_golden
@@ -140,3 +141,26 @@ def test_a_write_that_fails_leaves_what_was_there(
         write_atomic(path, "new")
     assert path.read_text() == "old"
     assert [each.name for each in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_place_is_tried_before_the_work_and_left_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "new" / "x.json"
+    ensure_writable(path)
+    assert list(path.parent.iterdir()) == []
+    path.write_text("kept")
+    ensure_writable(path)
+    assert path.read_text() == "kept"
+    with pytest.raises(UsageError, match=r"cannot write .*new: Is a directory"):
+        ensure_writable(path.parent)
+    with pytest.raises(UsageError, match="Not a directory"):
+        ensure_writable(path / "below")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("speccli.core.state.os.fsync", full)
+    with pytest.raises(UsageError, match=r"cannot write .*x\.json: No space left on device"):
+        ensure_writable(path)
+    assert [each.name for each in path.parent.iterdir()] == ["x.json"]

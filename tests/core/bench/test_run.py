@@ -218,6 +218,13 @@ async def test_another_bench_in_the_file_is_not_gone_on_with(tmp_path: Path) -> 
         plan(tmp_path / "x.json", urls, resume=True)
 
 
+def test_a_place_that_takes_no_file_is_said_before_anything_is_measured(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(UsageError, match=r"cannot write .*b\.json: Not a directory"):
+        plan(blocked / "b.json", {"baseline": "http://127.0.0.1:9"})
+
+
 async def test_another_model_behind_an_arm_is_not_gone_on_with(tmp_path: Path) -> None:
     out = tmp_path / "b.json"
     async with SimServer(fleet(replica("none"), replica(), replica("ngram"))) as server:
