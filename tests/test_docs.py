@@ -34,6 +34,14 @@ def test_every_command_is_in_the_readme(command: str) -> None:
     assert f"`{command}`" in (ROOT / "README.md").read_text()
 
 
+def test_the_readme_says_how_to_call_it_before_it_calls_it() -> None:
+    text = (ROOT / "README.md").read_text()
+    told = text.index(". .venv/bin/activate")
+    assert ".venv/bin/specctl" in text[told : told + 100]
+    assert told < text.index("\nspecctl ")
+    assert re.search(r"^VENV := \.venv$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
 def test_every_setting_is_documented() -> None:
     text = (ROOT / "docs" / "settings.md").read_text()
     missing = [field.name for field in fields(Settings) if f"`{field.name}`" not in text]

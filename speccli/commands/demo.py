@@ -61,7 +61,10 @@ def _screen(urls: list[str]) -> int:
     from speccli.commands.top import open_screen
     from speccli.core.demo import settings_for
 
-    return open_screen(settings_for(urls), title=_TITLE)
+    code = open_screen(settings_for(urls), title=_TITLE)
+    if code == ExitCode.OK:
+        _next()
+    return code
 
 
 def _show_real(real: RealEngine) -> int:
@@ -69,11 +72,14 @@ def _show_real(real: RealEngine) -> int:
     from speccli.core.demo import ON_SCREEN_S, settings_for
     from speccli.core.demo_vllm import FAULT_WORDS
 
-    return open_screen(
+    code = open_screen(
         settings_for(real.urls, real.floor),
         title=_TITLE,
         later=(ON_SCREEN_S, real.fault, FAULT_WORDS),
     )
+    if code == ExitCode.OK:
+        _next()
+    return code
 
 
 def _print_simulated(urls: list[str]) -> int:
@@ -142,5 +148,29 @@ def _after(snapshot: Snapshot, findings: tuple[Finding, ...], lasting_s: float) 
     if not any(finding.code in ABOUT_ACCEPTANCE for finding in findings):
         diagnostics.error("the drop was not found", "this is a fault of specctl: please report it")
         return int(ExitCode.BUG)
-    output.text("\nNext: specctl top --endpoint http://HOST:8000, or specctl --help")
+    output.text("")
+    _next()
     return int(ExitCode.OK)
+
+
+def _next() -> None:
+    """What to type now, as it works in the reader's shell."""
+    called, activate = _called()
+    output.text(f"Next: {called} top --endpoint http://HOST:8000, or {called} --help")
+    if activate is not None:
+        output.text(f"      (after `. {activate}` just specctl, as the documentation writes it)")
+
+
+def _called() -> tuple[str, str | None]:
+    """How this command is called from here, and what puts it on the shell's path."""
+    import shutil
+    import sys
+    from pathlib import Path
+
+    if shutil.which("specctl"):
+        return "specctl", None
+    program = Path(sys.argv[0])
+    if program.name != "specctl":
+        return f"{sys.executable} -m speccli", None
+    activate = program.with_name("activate")
+    return str(program), str(activate) if activate.exists() else None
