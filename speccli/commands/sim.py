@@ -18,7 +18,10 @@ Acceptance = Annotated[
 Rate = Annotated[
     float | None,
     typer.Option(
-        min=0.0, max=1000, help="Requests per second and server (Poisson).", show_default="4"
+        min=0.0,
+        max=1000,
+        help="Requests per second and server (Poisson); 0 for a bench.",
+        show_default="4",
     ),
 ]
 OnePort = Annotated[

@@ -49,8 +49,11 @@ def ours(answers: Iterable[Answer], max_tokens: int) -> Ours:
     return Ours(len(every), tokens, failed * max_tokens, failed)
 
 
-def traffic(growth: Growth, ours_: Ours) -> Traffic:
-    """Compare what the server counted with what it was asked."""
+def traffic(growth: Growth, ours_: Ours, *, simulated: bool = False) -> Traffic:
+    """Compare what the server counted with what it was asked.
+
+    `simulated`: a simulator makes traffic of its own unless it is told not to.
+    """
     if growth.subject is None:
         return Traffic(None, growth.reason)
     generated, finished = growth.sum("generation_tokens"), growth.sum("finished")
@@ -67,7 +70,10 @@ def traffic(growth: Growth, ours_: Ours) -> Traffic:
         if finished is not None:
             said.append(f"{max(0.0, others):.0f} finished requests")
         whole = f"of {generated:.0f} tokens counted"
-        return Traffic(f"other traffic: {' and '.join(said)} that are not ours, {whole}", None)
+        words = f"other traffic: {' and '.join(said)} that are not ours, {whole}"
+        if simulated:
+            words += " (the simulator's own? start it with --rate 0)"
+        return Traffic(words, None)
     return Traffic(None, None)
 
 

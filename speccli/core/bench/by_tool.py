@@ -169,7 +169,8 @@ class ByTool:
         return self.spec.deadline_s * (1 + math.ceil(waves))
 
     def _row(self, level: Level, key: Key, job: Job, growth: Growth) -> Row:
-        whose = account.traffic(growth, _asked(level, job))
+        simulated = job.identity.simulated
+        whose = account.traffic(growth, _asked(level, job), simulated=simulated)
         counted = account.acceptance((), (), growth, whose)
         known = whose.foreign is None and whose.missing is None
         row = level.row(key.arm, key.dataset, key.repeat)

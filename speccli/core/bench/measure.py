@@ -198,7 +198,7 @@ async def measure(
         ours = account.ours(every, sampling.longest)
         after = await server.settled(before, ours.tokens)
     growth = grown_by(before, after)
-    whose = account.traffic(growth, ours)
+    whose = account.traffic(growth, ours, simulated=identity.simulated)
     good = [answer for answer in outcome.measured if answer.ok]
     gpu = watch.between(outcome.opened, outcome.closed)
     row = replace(

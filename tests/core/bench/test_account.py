@@ -46,6 +46,12 @@ def test_what_the_server_counted_and_what_it_was_asked_agree() -> None:
     assert (found.foreign, found.missing) == (None, None)
 
 
+def test_of_a_simulator_it_is_said_how_to_have_it_silent() -> None:
+    more = growth(COUNTS | {"generation_tokens": 440.0})
+    assert "--rate 0" in (traffic(more, OURS, simulated=True).foreign or "")
+    assert "--rate" not in (traffic(more, OURS).foreign or "--rate")
+
+
 @pytest.mark.parametrize(
     "changed",
     [
