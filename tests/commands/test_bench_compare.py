@@ -49,6 +49,22 @@ def test_the_exit_code_is_the_worst_verdict(speedups: dict[int, float], code: in
     assert result.stderr == ""
 
 
+@pytest.mark.parametrize(("speedup", "before"), [(1.8, 0), (0.6, 2)])
+@pytest.mark.parametrize("arm", ["none", "eagle3"])
+def test_a_load_generator_that_was_held_up_tells_nothing(
+    arm: str, speedup: float, before: int
+) -> None:
+    result = planted({8: speedup})
+    assert run("compare", keep(result)).exit_code == before
+    busy = results.RowClient(9.0, 0.99, 0.2, saturated=True, reason="it used 99 % of a core")
+    first = next(row for row in result.rows if row.arm == arm)
+    told = run("compare", keep(result.with_row(replace(first, client=busy))))
+    assert told.exit_code == 3
+    assert "○ INCONCLUSIVE" in told.stdout
+    said = " ".join(told.stdout.split())
+    assert "the load generator was held up in 1 of its 6 rows (it used 99 % of a core)" in said
+
+
 def test_a_row_that_cannot_be_is_refused_and_not_left_out() -> None:
     name = keep(planted({8: 1.5}))
     document = json.loads(Path(name).read_text())

@@ -158,7 +158,7 @@ def compare(
     found, alone = pairing.pairs([row for row in rows if row.usable], base, chosen)
     if not found:
         raise UsageError(
-            f"no load was measured both in {base} and in another arm", hint=_why_none(rows)
+            f"no load was measured both in {base} and in another arm", hint=why_none(rows)
         )
     cells = _cells(found, target)
     return Comparison(
@@ -220,7 +220,8 @@ def _single(row: Row) -> Excluded:
     return Excluded(row.label, "alone", "the same repeat of the other arm has no numbers")
 
 
-def _why_none(rows: Sequence[Row]) -> str:
+def why_none(rows: Sequence[Row]) -> str:
+    """Why none of these rows can be compared: the first that may not be judged, and its state."""
     wrong = next((row for row in rows if not row.usable), None)
     if wrong is None:
         return "arms are compared at the same batch on the same dataset"
@@ -234,7 +235,7 @@ def _cells(found: Sequence[Pair], target: float) -> tuple[Cell, ...]:
     drawn = pairing.resamples(found)
     tails = [pairing.Tails(found, of, drawn).all() for of in (pairing.tpot_of, pairing.ttft_of)]
     main = [tpot[i] if pair.load[0] is None else rate[i] for i, pair in enumerate(found)]
-    verdicts = judge(main, target)
+    verdicts = list(map(_held_up, found, judge(main, target)))
     return tuple(
         Cell(
             arm=pair.arm,
@@ -255,6 +256,20 @@ def _cells(found: Sequence[Pair], target: float) -> tuple[Cell, ...]:
             contrast=main[i],
         )
         for i, pair in enumerate(found)
+    )
+
+
+def _held_up(pair: Pair, verdict: Verdict) -> Verdict:
+    """What a load generator that was held up measured is partly its own: nothing is certain."""
+    told = [row for row in (*pair.base, *pair.ours) if row.client and row.client.saturated]
+    if not told or verdict.word == "INCONCLUSIVE":
+        return verdict
+    client = told[0].client
+    why = (client.reason if client else None) or "latencies are too long"
+    return Verdict(
+        "INCONCLUSIVE",
+        f"{verdict.reason}, and the load generator was held up in {len(told)} of its "
+        f"{len(pair.base) + len(pair.ours)} rows ({why})",
     )
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from statistics import fmean
 
-from speccli.core.bench.compare import Comparison, compare, load_order
+from speccli.core.bench.compare import Comparison, compare, load_order, why_none
 from speccli.core.bench.economics import Economics, economics
 from speccli.core.bench.lossless import Lossless, lossless
 from speccli.core.bench.pairing import Load, e2e_of, tpot_of, ttft_of
@@ -116,7 +116,8 @@ def build(
     rows = [row for row in result.rows if row.usable]
     if not rows:
         raise UsageError(
-            f"{', '.join(files)}: no row has numbers", hint="`rows[].reason` says what went wrong"
+            f"{', '.join(files)}: no row may be judged",
+            hint=why_none(result.rows) if result.rows else "there are no rows in it",
         )
     comparison, why = _compared(result, baseline, target)
     return Report(

@@ -359,8 +359,17 @@ def test_a_sweep_shows_its_schedule_in_every_form() -> None:
 def test_a_bench_without_numbers_is_no_report() -> None:
     result = bench([PLAIN, Planted("eagle3", {})], batches=(8,), prompts=5)
     dead = replace(result, rows=tuple(replace(r, state="failed") for r in result.rows))
-    with pytest.raises(UsageError, match="no row has numbers"):
+    with pytest.raises(UsageError, match="no row may be judged"):
         report(dead)
+
+
+def test_rows_with_numbers_that_others_traffic_was_in_are_said_to_be_that() -> None:
+    result = bench([PLAIN, Planted("eagle3", {})], batches=(8,), prompts=5)
+    rows = (replace(r, state="contaminated", reason="other traffic: 9 tokens") for r in result.rows)
+    with pytest.raises(UsageError) as told:
+        report(replace(result, rows=tuple(rows)))
+    assert "no row may be judged" in told.value.message
+    assert "repeat 1 is contaminated: other traffic: 9 tokens" in str(told.value.hint)
 
 
 def test_files_are_replaced_whole(made: Report, tmp_path: Path) -> None:
