@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import signal
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from aiohttp import ClientSession
 
 from speccli.core.deploy import local, supervisor
 from speccli.core.deploy.asked import Asked
@@ -22,6 +24,8 @@ from speccli.core.deploy.place import Here, alone, ask_at, delete, is_kept, plac
 from speccli.core.deploy.wanted import Launch, Wanted, holder
 from speccli.core.errors import ExitCode, SpecctlError, UsageError
 from speccli.core.recipes.load import load
+from speccli.core.sources.identify import identify
+from speccli.core.sources.targets import parse_target
 
 ENGINE = """
 import json, os, sys, time
@@ -113,6 +117,21 @@ def test_an_engine_is_started_proven_kept_replaced_and_ended(
     assert not here.folder.exists()
     assert supervisor is not None
     assert gone(supervisor)
+
+
+@pytest.mark.slow
+def test_its_address_tells_what_was_deployed_on_purpose(deploy: Deploy) -> None:
+    async def told(url: str) -> dict[str, str]:
+        async with ClientSession() as session:
+            return await identify(session, parse_target(url), {})
+
+    silent = deploy("engine.env={SILENT: '1'}")
+    info = asyncio.run(told(silent.url))
+    assert (info["method"], info["meant"]) == ("none", "ngram")
+    plain = deploy("draft={method: none}")
+    assert plain.url == silent.url
+    info = asyncio.run(told(plain.url))
+    assert (info["method"], info["meant"]) == ("none", "none")
 
 
 def engine_of(here: Here) -> int:
