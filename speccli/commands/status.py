@@ -59,7 +59,7 @@ def look(source: SourceOptions, output_format: output.Format, *, since_start: bo
     def table() -> RenderableType:
         from speccli.tables.status import status_table
 
-        return status_table(answer.snapshot, answer.findings)
+        return status_table(answer.snapshot, answer.shown)
 
     output.emit(lambda: status(answer.snapshot, answer.findings), table, output_format)
     return told(answer, recorded=source.replay is not None)

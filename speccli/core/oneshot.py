@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from speccli.core.findings import evaluate
+from speccli.core.findings import evaluate, so_far
 from speccli.core.findings.base import Finding
 from speccli.core.open import Opened
 from speccli.core.sources.replay import ReplaySource
@@ -22,6 +22,8 @@ class Answer:
     findings: tuple[Finding, ...]
     note: str | None = None
     """What the reader should know of the source."""
+    shown: tuple[Finding, ...] = ()
+    """For people: the findings, and what waits to be one."""
 
     @property
     def readable(self) -> bool:
@@ -64,7 +66,8 @@ async def ask(
         snapshot = replace(snapshot, note=note)
     elif snapshot.pooled is not None:  # no engine has a state that would tell it
         note = snapshot.note
-    return Answer(snapshot, evaluate(snapshot, opened.thresholds), note)
+    found = evaluate(snapshot, opened.thresholds)
+    return Answer(snapshot, found, note, so_far(snapshot, opened.thresholds))
 
 
 async def _watch(

@@ -63,4 +63,4 @@ def _engines(answer: Answer | None) -> list[RenderableType]:
         return []
     from speccli.tables.status import status_table
 
-    return [Text(), status_table(answer.snapshot, answer.findings)]
+    return [Text(), status_table(answer.snapshot, answer.shown)]

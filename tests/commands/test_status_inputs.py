@@ -248,3 +248,18 @@ def test_a_mistyped_method_is_a_usage_error_with_the_nearest_name() -> None:
     result = CliRunner().invoke(app, ["status", "-e", "127.0.0.1:9", "--method", "eagl3"])
     assert result.exit_code == 64
     assert "did you mean eagle3?" in result.stderr
+
+
+def test_what_is_low_and_has_not_lasted_is_shown_and_no_finding_yet(tmp_path: Path) -> None:
+    def page(of: float) -> str:
+        return speculation(of * 5000, of * 400, of * 1000, [of * n for n in (200, 100, 60, 30, 10)])
+
+    recording = written(tmp_path / "r.jsonl", [scraped(0, page(0)), scraped(60, page(1))])
+    assert specctl("status", "--replay", recording, "-o", "json").findings("LOW_ACCEPTANCE") == []
+    shown = " ".join(specctl("status", "--replay", recording).stdout.split())
+    assert "INFO LOW_ACCEPTANCE" in shown
+    assert "pending: accepted 400 of 5,000 draft tokens (0.080)" in shown
+    assert "under 0.4 for 60 s of 60 min" in shown
+    held = specctl("status", "--replay", recording, "--hold", "60s")
+    assert "WARNING LOW_ACCEPTANCE" in held.stdout
+    assert "pending" not in held.stdout
