@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from speccli import __version__, diagnostics, output, start
-from speccli.core.errors import ExitCode, SpecctlError
+from speccli.core.errors import FULL, FULL_HINT, ExitCode, SpecctlError
 
 EXIT_CODES = """Exit codes: 0 ok · 1 warning · 2 critical · 3 unknown (no data, unreachable, not
 authorised, deadline) · 64 usage · 70 a bug in specctl · 130 interrupted."""
@@ -194,20 +194,17 @@ def _interrupted(kept: Sequence[str] = ()) -> int:
 
 
 def _unwritable(error: OSError) -> int:
-    """What takes no more; an error of a named file or a socket is a bug here."""
+    """What takes no more; any other error of a named file or a socket is a bug here."""
     innermost = list(traceback.walk_tb(error.__traceback__))[-1][0]
     on_stdout = isinstance(error, output.Unwritable) or innermost.f_code.co_name == "echo"  # help
-    full = _FULL | {errno.EIO, errno.EBADF} if on_stdout else _FULL
-    if error.filename is not None or error.errno not in full:
+    full = FULL | {errno.EIO, errno.EBADF} if on_stdout else FULL
+    if error.errno not in full or (error.filename is not None and error.errno not in FULL):
         raise error
     if on_stdout:
         output.abandon()
-    what = "to standard output" if on_stdout else "a file"
-    diagnostics.error(f"cannot write {what}: {error.strerror}", "is the disk full?")
-    return int(ExitCode.USAGE)
-
-
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+    what = "to standard output" if on_stdout else error.filename or "a file"
+    diagnostics.error(f"cannot write {what}: {error.strerror}", FULL_HINT)
+    return int(ExitCode.UNKNOWN)
 
 
 def _usage(error: Exception) -> int:

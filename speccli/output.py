@@ -64,11 +64,14 @@ def rich(renderable: RenderableType) -> None:
     told = os.environ.get("COLUMNS", "")
     width = None if sys.stdout.isatty() or (told.isdigit() and int(told)) else 120
     console = Quiet(width=width, highlight=False, emoji=False)
-    with console.capture() as captured:
-        console.print(renderable)
-    # A table is padded to its width: blanks that nobody sees break lines in narrower windows.
-    shown = _TRAILING.sub(lambda blanks: blanks[0].replace(" ", ""), captured.get())
-    _guarded(lambda: sys.stdout.write(shown))
+
+    def write() -> None:
+        with console.capture() as captured:  # which touches the stream, too
+            console.print(renderable)
+        # A table is padded to its width: blanks that nobody sees break lines in narrower windows.
+        sys.stdout.write(_TRAILING.sub(lambda blanks: blanks[0].replace(" ", ""), captured.get()))
+
+    _guarded(write)
 
 
 _TRAILING = re.compile(r"(?: |\x1b\[[\d;]*m)+$", re.MULTILINE)

@@ -6,7 +6,9 @@ Anything else that escapes is a bug in specctl (exit 70).
 
 from __future__ import annotations
 
+import errno
 from enum import IntEnum
+from typing import TypeVar
 
 
 class ExitCode(IntEnum):
@@ -37,6 +39,25 @@ class UsageError(SpecctlError):
     """The command line, a configuration file or an input file is not what it should be."""
 
     exit_code = ExitCode.USAGE
+
+
+Kind = TypeVar("Kind", bound=SpecctlError)
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""A disk, a quota or a file that takes no more."""
+FULL_HINT = "is the disk full?"
+
+
+def unwritable(
+    error: OSError, what: object, kind: type[Kind], *, hint: str | None = None, more: str = ""
+) -> Kind:
+    """`cannot write WHAT: why`, of a kind; a disk that is full is no mistake of who typed: 3."""
+    full = error.errno in FULL
+    made = kind(
+        f"cannot write {what}: {error.strerror or error}{more}", hint=FULL_HINT if full else hint
+    )
+    if full:
+        made.exit_code = ExitCode.UNKNOWN
+    return made
 
 
 class SourceError(SpecctlError):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from speccli.core.errors import SpecctlError, UsageError
+from speccli.core.errors import SpecctlError, UsageError, unwritable
 
 VARIABLE = "SPECCTL_STATE"
 _ROOM = 1 << 18
@@ -55,10 +55,9 @@ def ensure_writable(path: Path, *, hint: str = _HINT) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        why = error.strerror
         if isinstance(error, FileExistsError):  # a file where its folder should be
-            why = os.strerror(errno.ENOTDIR)
-        raise UsageError(f"cannot write {path}: {why}", hint=hint) from error
+            error.strerror = os.strerror(errno.ENOTDIR)
+        raise unwritable(error, path, UsageError, hint=hint) from error
 
 
 def write_atomic(path: Path, text: str) -> None:
@@ -82,4 +81,4 @@ def write_atomic(path: Path, text: str) -> None:
                 temporary.unlink()
             raise
     except OSError as error:
-        raise StateError(f"cannot write {path}: {error.strerror}", hint=_HINT) from error
+        raise unwritable(error, path, StateError, hint=_HINT) from error

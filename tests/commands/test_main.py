@@ -368,10 +368,16 @@ def test_a_reader_that_leaves_early_does_not_hide_the_exit_code(tmp_path: Path) 
     assert "BrokenPipe" not in done.stderr
 
 
-@pytest.mark.parametrize("command", ["--version", f"status --replay {RECORDING} -o json"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("--version", "plan --help", "recipes list"),
+        *(f"status --replay {RECORDING}{form}" for form in ("", " -o json", " -o yaml")),
+    ],
+)
 def test_a_full_disk_behind_stdout_is_one_line(command: str) -> None:
     done = shell(f"specctl {command} > /dev/full")
-    assert done.returncode == 64
+    assert done.returncode == 3
     assert done.stderr == (
         "specctl: error: cannot write to standard output: No space left on device\n"
         "hint: is the disk full?\n"
@@ -412,7 +418,7 @@ def test_another_file_that_takes_no_more_is_not_called_standard_output(
 
     monkeypatch.setattr(open_, "open_source", refuse)
     answer = specctl("status", "-e", "h:1")
-    assert (answer.exit_code, answer.stdout) == (64, "")
+    assert (answer.exit_code, answer.stdout) == (3, "")
     assert answer.stderr == (
         f"specctl: error: cannot write a file: {os.strerror(number)}\nhint: is the disk full?\n"
     )

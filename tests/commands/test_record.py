@@ -80,8 +80,10 @@ def test_a_usage_error_leaves_no_file_and_no_hole_in_one(wrong: tuple[str, str])
 def test_a_full_disk_is_one_clear_line() -> None:
     with serving() as served:
         answer = specctl("record", "/dev/full", "-e", served.url, "--force", "--for", "1s")
-    assert (answer.exit_code, answer.stdout) == (64, "")
-    assert answer.stderr == ("specctl: error: cannot write /dev/full: No space left on device\n")
+    assert (answer.exit_code, answer.stdout) == (3, "")
+    assert answer.stderr == (
+        "specctl: error: cannot write /dev/full: No space left on device\nhint: is the disk full?\n"
+    )
 
 
 @pytest.mark.parametrize("place", ["no/such/folder/r", "."])

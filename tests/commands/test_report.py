@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,3 +103,20 @@ def test_what_somebody_else_wrote_is_not_overwritten(file: str, name: str) -> No
     assert "made by hand" not in Path("mine", name).read_text()
     again = run(file, "--out", "mine")
     assert again.exit_code == 0, again.stderr
+
+
+def test_a_full_disk_is_said_and_leaves_nothing_half_written(
+    file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Path, *_: object, **__: object) -> None:
+        self.write_bytes(b"half of it")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    result = run(file, "--out", "there")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert result.stderr == (
+        "specctl: error: cannot write there/report.md: No space left on device\n"
+        "hint: is the disk full?\n"
+    )
+    assert list(Path("there").iterdir()) == []

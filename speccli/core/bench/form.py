@@ -10,7 +10,7 @@ from typing import Any
 
 from speccli.core.bench.codec import FormError, decode, encode, whole
 from speccli.core.bench.results import SCHEMA, Result, Row, Samples
-from speccli.core.errors import UsageError
+from speccli.core.errors import UsageError, unwritable
 from speccli.core.state import StateError, write_atomic
 
 
@@ -63,16 +63,34 @@ def consistent(result: Result) -> None:
     for i, arm in enumerate(result.arms):
         if arm.gpu_count < 1:
             raise FormError(f"arms[{i}].gpu_count is {arm.gpu_count}; it must be at least 1")
-        if arm.gpu_hour_usd == 0:
-            raise FormError(f"arms[{i}].gpu_hour_usd is 0; a price that is not known is null")
-    for name in ("load", "arms", "rows"):
-        for place, number in _numbers(getattr(result, name), name):
-            if number < 0 and not any(each in place for each in _SIGNED):
-                raise FormError(f"{place} is {number}; it must not be negative")
-            if abs(number) > _MOST:
-                raise FormError(f"{place} is {number:g}; nothing measured is so large")
+    for name in ("load", "arms"):
+        _in_range(getattr(result, name), name)
     for i, row in enumerate(result.rows):
+        _in_range(row, f"rows[{i}]")
         _measured(row, f"rows[{i}]")
+
+
+def fault(row: Row) -> str | None:
+    """Why a file with this row would not be read; None where it would."""
+    try:
+        _in_range(row, "its row")
+        _measured(row, "its row")
+    except FormError as error:
+        return f"it cannot have been measured so: {error}"
+    return None
+
+
+def _in_range(value: Any, name: str) -> None:
+    """That every number in it is such as can be.
+
+    Raises:
+        FormError: one is not, with its place.
+    """
+    for place, number in _numbers(value, name):
+        if number < 0 and not any(each in place for each in _SIGNED):
+            raise FormError(f"{place} is {number}; it must not be negative")
+        if not abs(number) <= _MOST:
+            raise FormError(f"{place} is {number:g}; nothing measured is so large")
 
 
 def _measured(row: Row, place: str) -> None:
@@ -153,4 +171,6 @@ def write(path: Path, result: Result) -> None:
         write_atomic(path, text + "\n")
         path.chmod(0o644)
     except StateError as error:
-        raise UsageError(error.message, hint="give --out FILE") from error
+        if not isinstance(error.__cause__, OSError):
+            raise
+        raise unwritable(error.__cause__, path, UsageError, hint="give --out FILE") from error

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from speccli.core.errors import UsageError
+from speccli.core.errors import UsageError, unwritable
 from speccli.core.manifests.render import KUSTOMIZATION, MARK
 
 
@@ -32,7 +32,7 @@ def write(folder: Path, texts: Mapping[str, str], *, force: bool = False) -> lis
             for path in stale:
                 path.unlink(missing_ok=True)
     except OSError as error:
-        raise UsageError(f"cannot write {error.filename or folder}: {error.strerror}") from error
+        raise unwritable(error, error.filename or folder, UsageError) from error
     return [folder / name for name in texts]
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from speccli.core.errors import UsageError
+from speccli.core.errors import UsageError, unwritable
 from speccli.core.preflight.files import HUB_TIMEOUT_S, header, hub_error, the_hub
 
 SOURCE = "specctl-source.json"
@@ -52,7 +52,7 @@ def fetch(name: str, revision: str | None, folder: Path) -> Fetched:
             shutil.rmtree(Path(place) / ".cache", ignore_errors=True)
             shutil.copytree(place, folder)
     except OSError as error:
-        raise UsageError(f"cannot write {folder}: {error.strerror}") from error
+        raise unwritable(error, folder, UsageError) from error
     return found
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from speccli.core.errors import UsageError
+from speccli.core.errors import UsageError, unwritable
 from speccli.core.report.build import Report
 from speccli.core.report.card import card
 from speccli.core.report.document import document
@@ -52,10 +53,15 @@ def save(files: Mapping[Path, str], *, force: bool = False) -> list[Path]:
         for path, text in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_name(f".{path.name}.part")
-            part.write_text(text, encoding="utf-8")
-            part.replace(path)
+            try:
+                part.write_text(text, encoding="utf-8")
+                part.replace(path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    part.unlink()
+                raise
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}", hint="give --out DIR") from error
+        raise unwritable(error, path, UsageError, hint="give --out DIR") from error
     return list(files)
 
 

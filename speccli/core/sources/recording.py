@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, get_args
 
-from speccli.core.errors import RecordingError
+from speccli.core.errors import RecordingError, unwritable
 from speccli.core.metrics.page import WANTED_BYTES
 from speccli.core.metrics.parse import name_of
 from speccli.core.sources import streams
@@ -69,7 +69,7 @@ class Recorder:
         try:
             self._raw: IO[bytes] = path.open("wb")
         except OSError as error:
-            raise RecordingError(f"cannot write {path}: {error.strerror}") from error
+            raise unwritable(error, path, RecordingError) from error
         self._out, self._flush = streams.compressor(path, self._raw)
         header = {
             "schema": SCHEMA,
@@ -114,9 +114,8 @@ class Recorder:
             for file in (self._out, self._raw):  # they would try again, and fail again
                 with contextlib.suppress(OSError, ValueError):
                     file.close()
-            why = error.strerror or error
             kept = f", {self.scrapes} scrapes are in it" if self.scrapes else ""
-            raise RecordingError(f"cannot write {self.path}: {why}{kept}") from error
+            raise unwritable(error, self.path, RecordingError, more=kept) from error
 
     def _kept(self, scrape: Scrape) -> dict[str, Any]:
         line = line_of(scrape, full=self._full)

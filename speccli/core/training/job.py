@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -16,7 +17,7 @@ from draft_training.bounds import OutOfBoundsError
 from draft_training.job import ANSWERS_FREE, METHODS, from_dict
 from speccli.core.bench import datasets
 from speccli.core.bench.datasets import Prompts
-from speccli.core.errors import UsageError
+from speccli.core.errors import UsageError, unwritable
 from speccli.core.training import mix, near
 
 STAGES = ("prompts", "answers", "train", "export")
@@ -146,7 +147,7 @@ def prepare(wanted: Wanted) -> Prepared:
         _write(Path(document["prompts"]), lines + tests)
         _write(file, json.dumps(document, indent=1))
     except OSError as error:
-        raise UsageError(f"cannot write below {wanted.out}: {error.strerror}") from error
+        raise unwritable(error, error.filename or wanted.out, UsageError) from error
     return Prepared(
         file,
         document,
@@ -382,5 +383,10 @@ def _flat(document: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 def _write(path: Path, text: str) -> None:
     held = path.with_name(path.name + ".part")
-    held.write_text(text, encoding="utf-8")
-    held.replace(path)
+    try:
+        held.write_text(text, encoding="utf-8")
+        held.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            held.unlink()
+        raise

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from speccli.core.errors import SpecctlError, UsageError
+from speccli.core.errors import SpecctlError, UsageError, unwritable
 
 LOCK = ".training"
 """Held by the process that trains in a folder, whose id is in it."""
@@ -30,7 +30,7 @@ def alone(out: Path) -> Iterator[None]:
         out.mkdir(parents=True, exist_ok=True)
         file = (out / LOCK).open("a+", encoding="ascii")
     except OSError as error:
-        raise UsageError(f"cannot write in {out}: {error.strerror}", hint="--out DIR") from error
+        raise unwritable(error, out, UsageError, hint="--out DIR") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -206,3 +208,21 @@ def test_no_number_is_nan(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON"):
         write(tmp_path / "x.json", result().with_row(broken))
     assert json.dumps(to_json(result()), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(errno.ENOSPC, 3), (errno.EDQUOT, 3), (errno.EROFS, 64)]
+)
+def test_a_result_that_cannot_be_kept_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int
+) -> None:
+    """A disk that is full is no mistake of who typed; one that is read-only is."""
+
+    def refuse(_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(UsageError, match=rf"cannot write .*: {os.strerror(number)}") as told:
+        write(tmp_path / "bench.json", result())
+    assert told.value.exit_code == code
+    assert list(tmp_path.iterdir()) == []

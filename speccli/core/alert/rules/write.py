@@ -15,7 +15,7 @@ from speccli.core.alert.rules.engines import EVERY_S
 from speccli.core.alert.rules.left_out import left_out
 from speccli.core.alert.rules.model import Alert, Terms
 from speccli.core.config import Settings
-from speccli.core.errors import UsageError
+from speccli.core.errors import UsageError, unwritable
 from speccli.core.open import pricing_of
 from speccli.core.sources.promql import RULE_INTERVAL_S, duration
 from speccli.core.sources.recorded import recording_rules, rules_text
@@ -122,7 +122,7 @@ def write(folder: Path, texts: Mapping[str, str], *, force: bool = False) -> lis
         for path in paths:
             path.write_text(texts[path.name], encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"cannot write {error.filename or folder}: {error.strerror}") from error
+        raise unwritable(error, error.filename or folder, UsageError) from error
     return paths
 
 
