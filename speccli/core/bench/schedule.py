@@ -141,7 +141,7 @@ def schedule(
         lookup=_checked(ranges, changes),
         notes=(
             *_of_what(result),
-            *(_starts(result, sweep) if len(ranges) > 1 else ()),
+            *(_starts(result, sweep, ranges) if len(ranges) > 1 else ()),
             *unsure,
             *_notes(batches, logs, chosen, sweep),
         ),
@@ -285,11 +285,12 @@ def _of_what(result: Result) -> list[str]:
     return [f"STAND-IN: {result.stand_in}"] if result.stand_in else []
 
 
-def _starts(result: Result, sweep: dict[int, str]) -> list[str]:
+def _starts(result: Result, sweep: dict[int, str], rows: Rows) -> list[str]:
     """What the version that was measured makes of a schedule."""
     for arm in (result.arm(sweep[k]) for k in sweep if k):
         version = sweeps.version_of(arm)
-        if version is not None and schedule_fails(version, arm.method or ""):
+        most, k = rows[-1][1], max(k for _, _, k in rows)
+        if version is not None and schedule_fails(version, arm.method or "", rows, k, most):
             return [f"vLLM {dotted(version)}, V2 runner: {FAILS_HOW} (vllm#48494); {STARTS_WITH}"]
     return []
 

@@ -6,7 +6,7 @@ Read from `config/vllm.py`, `config/compilation.py`, `v1/cudagraph_dispatcher.py
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -41,9 +41,11 @@ SCHEDULE_FAILS: tuple[Version, Version] = ((0, 25, 0), (0, 32, 0))
 """Since and before which the V2 runner sizes the graphs of a draft by a schedule of the target's K.
 
 A draft that is made a token at a time is given graphs of 1 + K - the largest K tokens: none or
-fewer for every smaller K, and the server ends while it captures them (read in each version, not
-run; vllm#48494, #48329 and #47737 tell of MTP and DSpark).
+fewer for every smaller K; DSpark is given graphs of K tokens, and none where K is 0. The server
+ends while it makes them (read in each version, not run; vllm#48494, PR #48329 and #47737).
 """
+_REACHED_SINCE: Version = (0, 29, 0)
+"""Before, graphs are made for ranges that no batch reaches, too."""
 STEPWISE = frozenset({"eagle", "eagle3", "mtp", "draft_model"})
 """Methods whose draft is made a token at a time."""
 RUNNER_ENV = "VLLM_USE_V2_MODEL_RUNNER"
@@ -68,8 +70,8 @@ class Rules:
     """Whether without speculation max_num_seqs itself is added (0.31)."""
     piecewise_only: bool
     """The V1 runner takes no full graphs where K changes by batch size."""
-    schedule_fails: bool = False
-    """Whether a server with a schedule of several K ends while it captures graphs."""
+    forced_in_vain: bool = False
+    """Whether `RUNNER_ENV` asks for a V2 runner that cannot serve this: vLLM does not start."""
 
 
 def rules(
@@ -89,7 +91,8 @@ def rules(
     """
     if version < READ_SINCE:
         return None
-    v2 = _uses_v2(version, method, parallel, architecture, moe, quantized)
+    can = _can_v2(version, method, parallel, scheduled)
+    v2 = can and _uses_v2(version, architecture, moe, quantized)
     if forced in {"0", "1"}:
         v2 = forced == "1"
     dispatch: Dispatch = "rounded"
@@ -103,25 +106,35 @@ def rules(
         appends_decode_sizes=version >= (0, 29, 0),
         appends_max_seqs=version >= (0, 31, 0),
         piecewise_only=scheduled and not v2,
-        schedule_fails=scheduled and v2 and schedule_fails(version, method),
+        forced_in_vain=forced == "1" and not can,
     )
 
 
-def schedule_fails(version: Version, method: str) -> bool:
-    """Whether the V2 runner of `version` ends where K of this method goes by batch size."""
-    since, before = SCHEDULE_FAILS
-    return method in STEPWISE and since <= version < before
-
-
-def _uses_v2(
-    version: Version, method: str, parallel: bool, architecture: str, moe: bool, quantized: bool
+def schedule_fails(
+    version: Version, method: str, rows: Iterable[tuple[int, int, int]], k: int, most: int
 ) -> bool:
+    """Whether the V2 runner of `version` ends with these ranges of batches and their K.
+
+    `k` is the largest K, `most` the largest batch.
+    """
+    since, before = SCHEDULE_FAILS
+    if not since <= version < before:
+        return False
+    ks = {each for first, _, each in rows if first <= most or version < _REACHED_SINCE}
+    return (method in STEPWISE and bool(ks - {k})) or (method == "dspark" and 0 in ks)
+
+
+def _can_v2(version: Version, method: str, parallel: bool, scheduled: bool) -> bool:
     if version < (0, 22, 0) or method in _NEVER_V2:
         return False
     if parallel and method not in {"dflash", "dspark"}:
         return False
-    if version < _V2_METHOD_SINCE.get(method, (0, 22, 0)):
+    if scheduled and version < (0, 25, 0):
         return False
+    return version >= _V2_METHOD_SINCE.get(method, (0, 22, 0))
+
+
+def _uses_v2(version: Version, architecture: str, moe: bool, quantized: bool) -> bool:
     if version >= (0, 29, 0):
         return True
     if version >= (0, 25, 0):

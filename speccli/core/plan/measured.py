@@ -103,7 +103,7 @@ def measured(recipe: Recipe, result: Result, estimate: Callable[[int], Estimated
     if not batches:
         raise UsageError("an open loop has no batches to compare the plan with")
     rows = tuple(_row(comparison, arm.name, batch, estimate) for batch in batches)
-    _same_size(recipe, result, arm, rows[0])
+    size = tuple(_size(recipe, result, arm, rows[0]))
     places = [found for name, _, found in comparison.crossovers if name == arm.name]
     unlike = unlike_of(recipe, result, arm)
     return Measured(
@@ -112,7 +112,7 @@ def measured(recipe: Recipe, result: Result, estimate: Callable[[int], Estimated
         rows,
         min(places, key=lambda found: found.place, default=None),
         _schedule(result, recipe.draft.method) if unlike is None else None,
-        tuple(notes_of(recipe, result, arm)),
+        (*notes_of(recipe, result, arm), *size),
         how_of(recipe, result, arm),
         unlike,
     )
@@ -125,6 +125,9 @@ def unlike_of(recipe: Recipe, result: Result, arm: Arm) -> str | None:
     gpu = str((result.provenance.gpu or {}).get("name") or "")
     if gpu and not is_gpu(gpu, recipe.hardware.gpu):
         return gpu
+    count = recipe.hardware.count
+    if arm.gpu_count != count:
+        return f"{arm.gpu_count} GPU{'' if arm.gpu_count == 1 else 's'} a server, not {count}"
     if not result.stand_in and arm.model and not _same_model(recipe, arm):
         return arm.model
     return None
@@ -154,25 +157,27 @@ def _arm(recipe: Recipe, result: Result) -> Arm:
     )
 
 
-def _same_size(recipe: Recipe, result: Result, arm: Arm, first: Row) -> None:
-    """That another model, as a stand-in is one, costs about what the recipe's does.
+def _size(recipe: Recipe, result: Result, arm: Arm, first: Row) -> Iterator[str]:
+    """A note where it costs other than the recipe's does, by its rate without a draft.
 
     Raises:
-        UsageError: on the same GPUs it is so much faster or slower that nothing of it holds here.
+        UsageError: so does a stand-in, on the same GPUs: it is one of another model.
     """
+    off = first.error_without
+    if off is None or 1 / _LIKE <= 1 + off <= _LIKE:
+        return
+    rates = (
+        f"{first.tokens_per_s_without:,.0f} tokens/s at batch {first.batch} without a draft, and "
+        f"{recipe.target.model} is estimated at {first.estimated.tokens_per_s_without:,.0f}"
+    )
     gpu = str((result.provenance.gpu or {}).get("name") or "")
     same = is_gpu(gpu, recipe.hardware.gpu) and arm.gpu_count == recipe.hardware.count
-    off = first.error_without
-    if result.simulated or not same or _same_model(recipe, arm) or off is None:
-        return
-    if not 1 / _LIKE <= 1 + off <= _LIKE:
+    if result.stand_in and same and not result.simulated:
         raise UsageError(
-            f"{result.name} is of another model: {arm.model} makes "
-            f"{first.tokens_per_s_without:,.0f} tokens/s at batch {first.batch} without a draft, "
-            f"and {recipe.target.model} is estimated at "
-            f"{first.estimated.tokens_per_s_without:,.0f}",
+            f"{result.name} stands in for another model: {arm.model} makes {rates}",
             hint="give a bench of the recipe's model, or of a stand-in of its size",
         )
+    yield f"it makes {rates}: the same weights, quantization and lengths?"
 
 
 def _same_draft(recipe: Recipe, arm: Arm) -> bool:

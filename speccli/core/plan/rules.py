@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from speccli.core.engines import vllm_flags
-from speccli.core.engines.vllm_graphs import FAILS_HOW, STARTS_WITH
+from speccli.core.engines.vllm_graphs import FAILS_HOW, RUNNER_ENV, STARTS_WITH, schedule_fails
 from speccli.core.engines.vllm_speculative import SCHEDULE_SINCE, dotted, schedule_problems
 from speccli.core.findings.base import Severity
 from speccli.core.plan.build import Plan
@@ -26,7 +27,9 @@ _HOPPER_NOTE = {
 
 def judge(plan: Plan) -> Iterator[Verdict]:
     """Every verdict on the recipe."""
-    for rule in (_engine, _flags, _hardware, _memory, _weights, _graphs, _schedule, _worth, _use):
+    for rule in (_engine, _runner, _flags, _hardware, _memory, _weights):
+        yield from rule(plan)
+    for rule in (_graphs, _schedule, _worth, _use):
         yield from rule(plan)
 
 
@@ -62,6 +65,23 @@ def _engine(plan: Plan) -> Iterator[Verdict]:
             "its sources were not read: flags may have changed",
             f"engine.version {dotted(vllm_flags.NEWEST)}, or try the line on one GPU",
         )
+
+
+def _runner(plan: Plan) -> Iterator[Verdict]:
+    rules, version = plan.facts.graph_rules, plan.facts.version
+    if rules is not None and version is not None and rules.forced_in_vain:
+        recipe = plan.facts.recipe
+        what = f"{recipe.draft.method}{' with K by batch size' if recipe.draft.schedule else ''}"
+        yield _verdict(
+            "R-ENGINE",
+            "critical",
+            f"{RUNNER_ENV}=1 with {what}",
+            f"the V2 runner of vLLM {dotted(version)} does not serve it, and vLLM does not start",
+            f"remove {RUNNER_ENV} from engine.env: vLLM chooses the V1 runner then",
+        )
+
+
+_NO_FULL = re.compile(r"PIECEWISE|cudagraph_mode\W+NONE")
 
 
 def _flags(plan: Plan) -> Iterator[Verdict]:
@@ -263,9 +283,16 @@ def _schedule(plan: Plan) -> Iterator[Verdict]:
             "vLLM ignores the schedule there, with a warning",
             "one deployment per replica instead of data_parallel, or a fixed K",
         )
-    fails = plan.facts.graph_rules and plan.facts.graph_rules.schedule_fails
-    smaller = any(k != recipe.draft.k for _, _, k in schedule)
-    if fails and smaller and not recipe.serving.enforce_eager:
+    most, rules = recipe.serving.max_num_seqs, plan.facts.graph_rules
+    second = rules is not None and rules.runner == "V2" and not rules.forced_in_vain
+    full = not recipe.serving.enforce_eager and not _NO_FULL.search(
+        " ".join(recipe.engine.extra_args)
+    )
+    if (
+        second
+        and full
+        and schedule_fails(version, recipe.draft.method, schedule, recipe.draft.k, most)
+    ):
         yield _verdict(
             "R-SCHEDULE",
             "critical",

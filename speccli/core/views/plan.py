@@ -119,6 +119,7 @@ def _measured(found: Measured) -> dict[str, Any]:
         "crossover": found.crossover.to_json() if found.crossover else None,
         "k_schedule": [list(row) for row in found.schedule] if found.schedule else None,
         "notes": list(found.notes),
+        "unlike": found.unlike,
     }
 
 

@@ -123,21 +123,47 @@ def test_the_runner_is_the_versions_own(
 
 
 @pytest.mark.parametrize(
-    ("version", "method", "parallel", "forced", "fails"),
+    ("version", "method", "rows", "fails"),
     [
-        ((0, 24, 0), "eagle3", False, None, False),
-        ((0, 25, 0), "eagle3", False, None, True),
-        ((0, 25, 0), "eagle3", False, "0", False),
-        ((0, 31, 0), "mtp", False, None, True),
-        ((0, 32, 0), "eagle3", False, None, False),
-        ((0, 25, 1), "eagle3", True, None, False),
-        ((0, 25, 1), "ngram", False, None, False),
-        ((0, 30, 0), "draft_model", False, None, False),
-        ((0, 31, 0), "draft_model", False, None, True),
+        ((0, 24, 0), "eagle3", ((1, 8, 3), (9, 64, 1)), False),
+        ((0, 25, 0), "eagle3", ((1, 8, 3), (9, 64, 1)), True),
+        ((0, 31, 0), "mtp", ((1, 8, 3), (9, 64, 2)), True),
+        ((0, 32, 0), "eagle3", ((1, 8, 3), (9, 64, 1)), False),
+        ((0, 25, 1), "p-eagle", ((1, 8, 3), (9, 64, 1)), False),
+        ((0, 25, 1), "ngram", ((1, 8, 3), (9, 64, 1)), False),
+        ((0, 25, 1), "eagle3", ((1, 64, 3),), False),
+        ((0, 25, 1), "dspark", ((1, 8, 3), (9, 64, 1)), False),
+        ((0, 25, 1), "dspark", ((1, 8, 3), (9, 64, 0)), True),
+        ((0, 28, 0), "eagle3", ((1, 64, 3), (65, 128, 1)), True),
+        ((0, 29, 0), "eagle3", ((1, 64, 3), (65, 128, 1)), False),
     ],
 )
 def test_where_a_schedule_ends_the_server(
-    version: tuple[int, ...], method: str, parallel: bool, forced: str | None, fails: bool
+    version: tuple[int, ...], method: str, rows: tuple[tuple[int, int, int], ...], fails: bool
+) -> None:
+    assert vllm_graphs.schedule_fails(version, method, rows, 3, 64) is fails
+
+
+@pytest.mark.parametrize(
+    ("version", "method", "parallel", "scheduled", "forced", "runner", "in_vain"),
+    [
+        ((0, 24, 0), "eagle3", False, False, None, "V2", False),
+        ((0, 24, 0), "eagle3", False, True, None, "V1", False),
+        ((0, 24, 0), "eagle3", False, True, "1", "V2", True),
+        ((0, 25, 0), "eagle3", False, True, "0", "V1", False),
+        ((0, 25, 0), "eagle3", True, False, "1", "V2", True),
+        ((0, 31, 0), "ngram", False, False, "1", "V2", True),
+        ((0, 32, 0), "ngram", False, False, "1", "V2", False),
+    ],
+)
+def test_the_runner_that_is_asked_for(
+    version: tuple[int, ...],
+    method: str,
+    parallel: bool,
+    scheduled: bool,
+    forced: str | None,
+    runner: str,
+    in_vain: bool,
 ) -> None:
     rules = vllm_graphs.rules(
         version,
@@ -146,11 +172,11 @@ def test_where_a_schedule_ends_the_server(
         architecture="LlamaForCausalLM",
         moe=False,
         quantized=False,
-        scheduled=True,
+        scheduled=scheduled,
         forced=forced,
     )
     assert rules is not None
-    assert rules.schedule_fails is fails
+    assert (rules.runner, rules.forced_in_vain) == (runner, in_vain)
 
 
 def test_versions_that_were_not_read_have_no_rules() -> None:

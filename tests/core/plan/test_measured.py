@@ -74,6 +74,7 @@ def test_a_batch_that_the_recipe_never_reaches_is_no_advice() -> None:
         pytest.param({"simulated": True}, "a simulator", id="simulated"),
         pytest.param({"gpu": "NVIDIA H100 80GB HBM3"}, "NVIDIA H100 80GB HBM3", id="gpu"),
         pytest.param({"model": "smollm2-135m"}, "smollm2-135m", id="model"),
+        pytest.param({"gpus": 4}, "4 GPUs a server, not 1", id="gpus"),
     ],
 )
 def test_what_is_not_of_this_recipe_decides_nothing(change: dict[str, Any], told: str) -> None:
@@ -86,6 +87,9 @@ def test_what_is_not_of_this_recipe_decides_nothing(change: dict[str, Any], told
             found = replace(
                 found, provenance=replace(found.provenance, gpu={"name": change["gpu"]})
             )
+        if "gpus" in change:
+            arms = tuple(replace(arm, gpu_count=change["gpus"]) for arm in found.arms)
+            found = replace(found, arms=arms)
         return replace(found, simulated=change.get("simulated", False))
 
     made = measured(other)
@@ -105,8 +109,10 @@ def test_a_served_name_is_the_recipes_model() -> None:
     result = served(bench([PLAIN, Planted("eagle3", CURVE)], noise=QUIET, prompts=20))
     told = plan(load(RECIPE, ["engine.served_model_name=llama"]), result).verdicts
     assert "R-MEASURED" not in {v.rule for v in told}
-    with pytest.raises(UsageError, match="is of another model: llama makes"):
-        plan(load(RECIPE), result)
+    alias = plan(load(RECIPE), result)
+    assert "R-MEASURED" in {v.rule for v in alias.verdicts}
+    assert alias.measured is not None
+    assert any("the same weights, quantization" in note for note in alias.measured.notes)
 
 
 def test_the_json_holds_both_and_the_error() -> None:
@@ -157,7 +163,7 @@ def test_the_recipes_own_draft_is_taken_and_another_is_said() -> None:
     ours = measured(lambda result: two(result, f"/models/{own}")).measured
     assert ours is not None
     assert ours.arm == "eagle3"
-    assert not any("draft" in note for note in ours.notes)
+    assert not any("measured with" in note and "draft" in note for note in ours.notes)
     theirs = measured(lambda result: two(result, "another-head")).measured
     assert theirs is not None
     assert theirs.arm == "other"
@@ -218,7 +224,7 @@ def test_arms_of_two_files_are_one_bench_of_the_plan(
 
 @pytest.mark.parametrize(("names", "k"), [(("8b-arms", "8b-sets"), 3), (("32b-arms",), 5)])
 def test_a_bench_of_a_smaller_model_is_refused(names: tuple[str, ...], k: int) -> None:
-    with pytest.raises(UsageError, match=r"is of another model: smollm2-135m-as-.* at batch 1 "):
+    with pytest.raises(UsageError, match=r"stands in for another model: smollm2-.* at batch 1 "):
         _evidence(RECIPE, *names, k=k)
 
 

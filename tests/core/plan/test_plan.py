@@ -129,6 +129,13 @@ def test_k_by_batch_size_is_refused_with_data_parallel_and_before_0_24() -> None
     assert found(name, rows, "engine.version=0.22.0")["R-SCHEDULE"] == "critical"
 
 
+def test_a_runner_that_cannot_serve_it_is_refused() -> None:
+    rows, asked = "draft.schedule=[[1,16,3],[17,64,1]]", "engine.env.VLLM_USE_V2_MODEL_RUNNER=1"
+    name = "llama-3.3-70b-eagle3-h100"
+    assert found(name, rows, asked, "engine.version=0.24.0")["R-ENGINE"] == "critical"
+    assert "R-ENGINE" not in found(name, asked, "engine.version=0.24.0")
+
+
 @pytest.mark.parametrize(
     ("changes", "severity"),
     [
@@ -145,6 +152,14 @@ def test_k_by_batch_size_is_refused_with_data_parallel_and_before_0_24() -> None
             id="first-runner",
         ),
         pytest.param(["engine.version=0.25.1", "draft.schedule=[[1,64,3]]"], "warning", id="one-k"),
+        pytest.param(
+            [
+                "engine.version=0.25.1",
+                "engine.extra_args=[--compilation-config.cudagraph_mode=PIECEWISE]",
+            ],
+            "warning",
+            id="piecewise",
+        ),
     ],
 )
 def test_k_by_batch_size_is_refused_where_the_v2_runner_does_not_start_with_it(

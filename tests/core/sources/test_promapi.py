@@ -382,7 +382,7 @@ async def test_a_span_is_asked_for_up_to_its_end_and_does_not_set_the_clock_back
             answer = await asked.query_range("x", end=1795974360.9, span_s=60, step_s=30)
             assert asked.server_time is None
             assert asked.asked == 1
-    assert [s.samples for s in answer.series] == [points]
+    assert [list(map(list, s.samples)) for s in answer.series] == [points]
     (request,) = end.requests
     assert request.path == "/api/v1/query_range"
     told = {name: request.query[name] for name in ("query", "start", "end", "step", "timeout")}
