@@ -335,10 +335,15 @@ _AT_MOST = {"floor": 1.0, "drift_margin": 1.0, "slope_fall": 1.0}
 _AT_LEAST = {"gpus_per_engine": 1, "drift_min_drafts": 1, "drift_looks": 1}
 
 
+FREE = "a price is above 0 (leave it out where it is not known)"
+
+
 def _out_of_range(name: str, value: Any) -> str | None:
     """What is wrong with a number, whoever gave it; None if nothing is."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
+    if name == "gpu_hour_usd" and value == 0:
+        return FREE
     low, high = _AT_LEAST.get(name, 0), _AT_MOST.get(name, 1e15)
     if low <= value <= high:  # not NaN either
         return None

@@ -257,6 +257,7 @@ def test_a_typed_certificate_does_not_take_a_configured_key(place: Place) -> Non
         ("floor = 40", "floor is 40; it must be from 0 to 1"),
         ("floor = nan", "floor is nan; it must be from 0 to 1"),
         ("gpu_hour_usd = -1", "gpu_hour_usd is -1; it must be a number of at least 0"),
+        ("gpu_hour_usd = 0", "gpu_hour_usd is 0; a price is above 0 (leave it out"),
         ("gpu_hour_usd = inf", "gpu_hour_usd is inf"),
         ("gpus_per_engine = 0", "gpus_per_engine is 0; it must be a number of at least 1"),
         ("gpus_per_engine = 1.5", "gpus_per_engine is 1.5; it must be int"),
@@ -293,6 +294,7 @@ def test_a_file_that_is_not_text_is_named(place: Place) -> None:
         ("SPECCTL_FLOOR", "40", "it must be from 0 to 1"),
         ("SPECCTL_GPUS_PER_ENGINE", "1.5", "it must be a whole number"),
         ("SPECCTL_GPUS_PER_ENGINE", "0", "at least 1"),
+        ("SPECCTL_GPU_HOUR_USD", "0", "'0': a price is above 0"),
         ("SPECCTL_GPU_HOUR_USD", "inf", "it must be finite"),
         ("SPECCTL_GPU_HOUR_USD", "nan", "it must be finite"),
         ("SPECCTL_INSECURE", "maybe", "it must be 1 or 0"),
@@ -307,6 +309,8 @@ def test_a_mistake_in_a_variable_names_the_variable(
 def test_a_number_out_of_range_is_refused_as_a_flag_too(place: Place) -> None:
     with pytest.raises(UsageError, match="floor is nan"):
         place.load({"floor": float("nan")})
+    with pytest.raises(UsageError, match=r"gpu_hour_usd is 0\.0; a price is above 0"):
+        place.load({"gpu_hour_usd": 0.0})
 
 
 @pytest.mark.parametrize("text", ["1", "true", "TRUE", "yes"])

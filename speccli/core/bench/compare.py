@@ -312,6 +312,8 @@ def _notes(result: Result, cells: Sequence[Cell]) -> Iterator[str]:
         yield f"STAND-IN: {result.stand_in}"
     if not result.complete:
         yield "the bench did not finish: what is missing is not in these numbers"
+    if free := [arm.name for arm in result.arms if arm.gpu_hour_usd == 0]:
+        yield f"a GPU price of 0 ({', '.join(free)}) is read as one that is not known"
     off = other_lengths(result)
     if off is not None:
         yield off

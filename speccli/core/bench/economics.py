@@ -124,7 +124,7 @@ def _why_none(result: Result) -> str:
 def _level(arm: Arm, load: Load, rows: Sequence[Row], gpu_hour_usd: float | None) -> Level:
     rates = [row.output_tokens_per_s.value or 0.0 for row in rows]
     pricing = Pricing(
-        gpu_hour_usd=arm.gpu_hour_usd if gpu_hour_usd is None else gpu_hour_usd,
+        gpu_hour_usd=arm.price if gpu_hour_usd is None else gpu_hour_usd,
         gpus_per_engine=arm.gpu_count,
     )
     rate = fmean(rates)

@@ -244,6 +244,11 @@ class Arm:
     server: ServerFacts | None = None
     """None where it was not asked: imported, or of an older bench."""
 
+    @property
+    def price(self) -> float | None:
+        """USD of a GPU-hour; None where it is not known, of which older files said 0."""
+        return self.gpu_hour_usd or None
+
 
 @dataclass(frozen=True, slots=True)
 class Dataset:

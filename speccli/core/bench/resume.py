@@ -102,8 +102,8 @@ def same_arm(old: Arm, new: Arm) -> None:
                 f"arm {old.name}: its {what} is {words[0]}, and was {words[1]} in the file",
                 hint=_ANEW,
             )
-    if old.engine and old.gpu_hour_usd != new.gpu_hour_usd:
+    if old.engine and old.price != new.price:
         raise UsageError(
-            f"arm {old.name}: its GPU hour is {new.gpu_hour_usd} USD, and was {old.gpu_hour_usd}",
+            f"arm {old.name}: its GPU hour is {new.price} USD, and was {old.price}",
             hint="give the same --gpu-hour-usd; `report --gpu-hour-usd` lays another over it",
         )

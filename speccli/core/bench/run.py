@@ -19,7 +19,7 @@ from speccli.core.bench import gpu, gpu_readers, provenance, resume, sums
 from speccli.core.bench.arms import ArmSpec, Local
 from speccli.core.bench.client import Answer
 from speccli.core.bench.datasets import Prompts
-from speccli.core.bench.form import write
+from speccli.core.bench.form import fault, write
 from speccli.core.bench.load import Shape
 from speccli.core.bench.measure import Key, MeasureRow, Sampling, measure, now
 from speccli.core.bench.progress import Progress
@@ -294,6 +294,8 @@ class _Bench:
         )
         if row.state == "failed" and (why := found.died()):
             row = replace(row, reason=f"the server ended: {why}")
+        if why := fault(row):  # a file with it would be lost, and every other row with it
+            row = key.empty("failed", why)
         self._keep_texts(key, answers)
         self.result = self.result.with_row(row)
         self.keep()

@@ -192,7 +192,7 @@ class Bench:
 
     def _cost(self, arm: Arm, rate: Statistic) -> Statistic:
         told = self._recipe.cost.gpu_hour_usd
-        pricing = Pricing(arm.gpu_hour_usd if told is None else told, arm.gpu_count)
+        pricing = Pricing(arm.price if told is None else told, arm.gpu_count)
         full = pricing.per_million(1, rate.value)
         if full.value is None:
             return Statistic.unknown("no price of a GPU-hour (cost.gpu_hour_usd)")

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from speccli.core.bench.codec import FormError
-from speccli.core.bench.form import from_json, read, to_json, write
+from speccli.core.bench.codec import FormError, decode
+from speccli.core.bench.form import fault, from_json, read, to_json, write
 from speccli.core.bench.results import (
     Acceptance,
     Arm,
@@ -23,13 +23,17 @@ from speccli.core.bench.results import (
     Provenance,
     Result,
     Row,
+    RowClient,
     Samples,
+    ServerFacts,
     Spread,
     Statistic,
+    Structured,
 )
 from speccli.core.errors import UsageError
 from speccli.core.values import Number
 from speccli.main import app
+from tests.support.benches import PLAIN, Planted, bench
 
 
 def result() -> Result:
@@ -113,6 +117,10 @@ def test_a_document_of_another_form_is_told_where(change: dict[str, Any], said: 
         from_json(to_json(result()) | change)
 
 
+def two() -> Result:
+    return bench([replace(PLAIN, name="baseline"), Planted("eagle3", {8: 1.5})], batches=(8,))
+
+
 def _changed(place: str, value: object) -> dict[str, Any]:
     document = to_json(result())
     *path, last = re.findall(r"\w+", place)
@@ -127,7 +135,6 @@ def _changed(place: str, value: object) -> dict[str, Any]:
     ("place", "value", "why"),
     [
         ("arms[0].gpu_count", 0, "at least 1"),
-        ("arms[0].gpu_hour_usd", 0, "not known is null"),
         ("rows[0].batch", 0, "above 0"),
         ("rows[0].duration_s", 0, "above 0"),
         ("rows[0].samples.e2e_s[1]", 0, "no answer takes no time"),
@@ -140,15 +147,63 @@ def _changed(place: str, value: object) -> dict[str, Any]:
 def test_what_cannot_have_been_measured_is_told_where(
     place: str, value: float, why: str, tmp_path: Path
 ) -> None:
-    """A report of it would be a fault of specctl's, or nonsense."""
+    """A report of it would be a fault of specctl's, or nonsense; `bench run` writes none."""
+    document = _changed(place, value)
+    if place.startswith("rows[0]."):
+        (row,) = (decode(Row, each) for each in document["rows"])
+        assert why in str(fault(row))
     file = tmp_path / "bench.json"
-    file.write_text(json.dumps(_changed(place, value)))
+    file.write_text(json.dumps(document))
     for command in (["report", "--out", str(tmp_path / "out")], ["bench", "compare"]):
         said = CliRunner().invoke(app, [*command, str(file)])
         assert said.exit_code == 64
         first = said.stderr.splitlines()[0]
         assert place.partition(".value")[0].removesuffix(".rate") in first
         assert why in first
+
+
+def test_a_price_of_0_is_read_as_one_that_is_not_known(tmp_path: Path) -> None:
+    """Files were written with it: what was measured for hours must stay readable."""
+    file = tmp_path / "bench.json"
+    file.write_text(json.dumps(_changed("arms[0].gpu_hour_usd", 0)))
+    assert read(file).arms[0].price is None
+    write(file, replace(made := two(), arms=tuple(replace(a, gpu_hour_usd=0.0) for a in made.arms)))
+    said = CliRunner().invoke(app, ["bench", "compare", str(file)])
+    assert "a GPU price of 0 (baseline, eagle3) is read as one that is not known" in said.output
+    out = tmp_path / "out"
+    assert CliRunner().invoke(app, ["report", str(file), "--out", str(out)]).exit_code == 0
+    assert "No cost can be told: no GPU price given" in (out / "report.md").read_text()
+
+
+BARE = Row("eagle3", None, 0.5, "mtbench", 0, "failed", "the server went away")
+SERVER = ServerFacts(gpu_memory_bytes=Number.known(-4096.0), block_size=Number.known(16))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        BARE,
+        replace(BARE, state="partial", duration_s=0.0, errors=3, error_kinds={"timeout": 3}),
+        replace(BARE, state="contaminated", contaminated=True, requests=1, duration_s=1.0),
+        replace(BARE, state="ok", structured=Structured(3, 2, 1), energy_j=Number.known(0.0)),
+        replace(BARE, state="ok", client=RowClient(0.1, 1.2, -0.0001, True, "late")),
+        replace(BARE, state="ok", samples=Samples(("1",), (-0.2,), (0.5,), (0.5,), (1,), (1,))),
+        replace(BARE, state="ok", samples=Samples(("1",), (0.0,), (), (0.5,), (1,), ())),
+        replace(BARE, state="ok", tpot_s=Spread(*4 * [Statistic(0.1, -0.1, 0.2, 2)])),
+    ],
+)
+@pytest.mark.parametrize(
+    "arm",
+    [
+        Arm("eagle3", False, server=SERVER, start_s=0.0, command=("vllm", "serve")),
+        Arm("eagle3", False, gpu_hour_usd=0.0, gpu_count=8, flags={"--x": -1}),
+    ],
+)
+def test_whatever_a_bench_can_write_is_read_back(row: Row, arm: Arm, tmp_path: Path) -> None:
+    made = replace(result(), arms=(Arm("baseline", True), arm), rows=(row,))
+    assert fault(row) is None
+    write(tmp_path / "b.json", made)
+    assert read(tmp_path / "b.json") == made
 
 
 @pytest.mark.parametrize("number", [-5, float("nan"), float("inf"), float("-inf")])

@@ -12,12 +12,14 @@ import pytest
 
 from speccli.core.bench import asked
 from speccli.core.bench.form import read, write
+from speccli.core.bench.measure import measure
 from speccli.core.bench.progress import Progress
 from speccli.core.bench.provenance import relative
 from speccli.core.bench.run import run
 from speccli.core.errors import ExitCode, UnreachableError, UsageError
 from speccli.core.sim import Change
 from speccli.core.sim.server import SimServer
+from speccli.core.values import Number
 from tests.core.bench.world import bench, fleet, plan, replica
 
 
@@ -234,6 +236,35 @@ async def test_another_model_behind_an_arm_is_not_gone_on_with(tmp_path: Path) -
         made = plan(out, {"baseline": plain, "draft": ngram}, batch="1", resume=True)
         with pytest.raises(UsageError, match="arm draft: its method is ngram, and was eagle3"):
             await run(made.spec, Progress(), made.before)
+
+
+async def test_a_price_of_0_of_an_older_file_is_gone_on_with(tmp_path: Path) -> None:
+    out = tmp_path / "b.json"
+    async with SimServer(fleet(replica())) as server:
+        urls = {"draft": server.urls[0]}
+        result = await bench(out, urls, batch="1")
+        write(out, replace(result, arms=(replace(result.arms[0], gpu_hour_usd=0.0),), rows=()))
+        await bench(out, urls, batch="1", resume=True)
+    assert read(out).complete
+
+
+async def test_a_row_that_cannot_have_been_measured_does_not_cost_the_file(
+    tmp_path: Path,
+) -> None:
+    """Counters of a server may say anything; the other rows must stay readable."""
+    out = tmp_path / "b.json"
+
+    async def odd(*args: Any, **named: Any) -> Any:
+        row, answers = await measure(*args, **named)
+        if row.batch == 2:
+            row = replace(row, acceptance=replace(row.acceptance, rate=Number.known(1.5)))
+        return row, answers
+
+    async with SimServer(fleet(replica())) as server:
+        made = plan(out, {"draft": server.urls[0]}, batch="1,2")
+        await run(made.spec, Progress(), made.before, odd)
+    assert [row.state for row in read(out).rows] == ["ok", "failed"]
+    assert "its row.acceptance.rate is 1.5" in str(read(out).rows[1].reason)
 
 
 @pytest.mark.parametrize(
