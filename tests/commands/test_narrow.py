@@ -20,6 +20,7 @@ from speccli.tables.whole import Whole
 
 EVIDENCE = Path(__file__).parents[2] / "docs" / "evidence"
 LAB = EVIDENCE / "lab-h200"
+FLEET = Path(__file__).parents[1] / "data" / "golden" / "fleet.jsonl"
 COMMANDS = {
     "compare": ("bench", "compare", str(LAB / "8b-arms.json")),
     "compare of sets": ("bench", "compare", str(LAB / "32b-sets.json")),
@@ -32,6 +33,8 @@ COMMANDS = {
         *("--measured", str(LAB / "70b-eagle3-fp8.json")),
     ),
     "recipes": ("recipes", "list"),
+    "cost": ("cost", "--replay", str(FLEET), "--gpu-hour-usd", "3.5"),
+    "baselines": ("baseline", "list"),
 }
 
 
