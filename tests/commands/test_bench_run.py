@@ -126,7 +126,7 @@ def _command(path: Path) -> str:
         ("--arm a=nonsense://x", 64, "scheme 'nonsense' is not http(s)"),
         ("--arm a=http://127.0.0.1:9 --dataset random", 64, "acceptance on them says nothing"),
         ("--arm a=http://127.0.0.1:9 --dataset sharegtp", 64, "no dataset 'sharegtp'"),
-        ("--arm a=http://127.0.0.1:9 --out /dev/null/x.json", 3, "no answer"),
+        ("--arm a=http://127.0.0.1:9 --out /dev/null/x.json", 64, "cannot write /dev/null/x.json"),
         ("", 64, "no arms"),
         ("--to local --target m --k 0", 64, "--k '0' is no list of numbers"),
     ],
