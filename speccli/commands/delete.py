@@ -43,7 +43,7 @@ def command(
         bool, typer.Option("--wait/--no-wait", help="Wait until everything is gone.")
     ] = True,
     timeout: Annotated[
-        str, typer.Option(metavar="TIME", help="How long each object may take to be gone.")
+        str, typer.Option(metavar="TIME", help="How long each object, or another who works on it, may take.")
     ] = "10m",
 ) -> None:
     """Take a deployment away, with all that belongs to it.
@@ -62,7 +62,7 @@ def command(
             raise UsageError(f"no local deployment {name}", hint="specctl list")
         _ask(f"stop the engine {name} at {here.url} and forget it", yes)
         with interrupted(_CUT_SHORT):
-            place.delete(here, diagnostics.say)
+            place.delete(here, diagnostics.say, limit)
         return
     from speccli.core.deploy.remove import delete, deletion
 

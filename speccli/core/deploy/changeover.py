@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from speccli.core.deploy.beside import Room, room_beside
-from speccli.core.deploy.place import Here, own_url, stop
+from speccli.core.deploy.place import Here, Standing, own_url, stop
 from speccli.core.deploy.wanted import ENDED, OWN_LOG, Launch, key_of
 from speccli.core.engines.local import HOST, free_port
 from speccli.core.errors import SpecctlError
@@ -62,26 +62,34 @@ class Change:
         self._gone(self.former)
 
     def withdraw(
-        self, limit_s: float, say: Say, sleep: Callable[[float], None] = time.sleep
+        self,
+        standing: Standing,
+        limit_s: float,
+        say: Say,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> bool:
         """End the next engine; whether the former one serves (again).
 
         Where it was stopped first it is started anew.
+
+        Raises:
+            DeletedError: the deployment was deleted meanwhile.
         """
         former = self.former
         if former is None:
             return False
-        if self.beside and self.here.lives(former):
-            self.here.want(self.port, former)
-            self._gone(self.launch)
-            return True
-        if not self.here.alive and not (self.here.folder / ENDED).exists():
-            return False  # it was ended from outside: killed, or deleted
-        say(f"starting revision {former.revision} again, which served before")
-        port = self.port
-        stop(self.here)
-        former = replace(former, port=free_port())
-        start(self.here, port, former)
+        with standing.held():
+            if self.beside and self.here.lives(former):
+                self.here.want(self.port, former)
+                self._gone(self.launch)
+                return True
+            if not self.here.alive and not (self.here.folder / ENDED).exists():
+                return False  # it was killed from outside
+            say(f"starting revision {former.revision} again, which served before")
+            port = self.port
+            stop(self.here)
+            former = replace(former, port=free_port())
+            start(self.here, port, former)
         return ready(self.here, former, limit_s, say, sleep)[0] == "done"
 
     def _gone(self, launch: Launch) -> None:

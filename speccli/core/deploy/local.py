@@ -13,7 +13,7 @@ from speccli import __version__
 from speccli.core.deploy.asked import Asked
 from speccli.core.deploy.changeover import Change, End, Say, asked_at, begin, port_of, ready
 from speccli.core.deploy.gate import Gate, gate
-from speccli.core.deploy.place import Here, alone, ask_at, place, was_deleted
+from speccli.core.deploy.place import DeletedError, Here, Standing, alone, ask_at, place
 from speccli.core.deploy.prepare import now, who
 from speccli.core.deploy.wanted import Launch
 from speccli.core.engines.local import HOST, INSTALL_HINT, find_vllm_python, free_port
@@ -83,6 +83,7 @@ def deploy(
 
     Raises:
         GateError: critical findings that were not accepted; nothing was started.
+        DeletedError: another has deleted it meanwhile; nothing of it is left.
         SpecctlError: there is no vLLM here, or the state folder cannot be used.
     """
     made = plan(asked.recipe)
@@ -95,40 +96,32 @@ def deploy(
         raise SpecctlError("there is no vLLM on this machine", hint=INSTALL_HINT)
     name = deployment_name(asked.recipe, RenderOptions(name=asked.options.name))
     here = place(state, name)
-    with alone(here):
-        return _carry_out(here, asked, made, judged, found, launcher, say, sleep)
+    limit = asked.timeout_s or float(times(made).startup)
+    with alone(here, say, limit) as standing:
+        try:
+            return _carry_out(standing, asked, made, judged, found, launcher, limit, sleep)
+        except DeletedError:
+            raise
+        except SpecctlError:
+            with standing.held():  # of one that was deleted nothing else is to be told
+                raise
 
 
 def _carry_out(
-    here: Here,
+    standing: Standing,
     asked: Asked,
     made: Plan,
     judged: Gate,
     found: Path,
     launcher: Sequence[str] | None,
-    say: Say,
+    limit_s: float,
     sleep: Callable[[float], None],
 ) -> LocalOutcome:
     """The engine as it is asked for, and the record."""
-    former = here.record()
-    told, launch, known = _next(here, asked, made, judged, found, launcher)
-    serving = here.serving
-    runs = serving is not None and serving.identity == launch.identity
-    if not (known and told.current.state != "applying" and runs):
-        told = here.write(told.with_current(state="applying"))
-    if runs and serving is not None:
-        launch = serving
-        if here.wanted and here.wanted.engines != (serving,):
-            here.want(port_of(here), serving)  # what a former change has left
-        change = Change(here, serving, None, beside=False)
-    else:
-        if not here.alive:
-            _see_free(here.name, port_of(here))
-        protected = serving is not None and (_was_ready(former, serving) or here.ready(serving))
-        change = begin(here, launch, protected=protected, beside=asked.beside, say=say)
-        say(f"started on port {change.port}; its log is {here.log_of(change.launch)}")
-    if told.current.state == "applying" and not was_deleted(here):
-        told = here.write(told.with_current(state="applied", ended=now()))
+    here = standing.here
+    with standing.held():
+        told, launch, known = _next(here, asked, made, judged, found, launcher)
+        change, told, runs = _started(here, told, launch, known, asked, standing.say)
     outcome = LocalOutcome(
         told,
         judged,
@@ -141,12 +134,36 @@ def _carry_out(
     if not asked.wait:
         return outcome
     try:
-        return _await(change, asked, made, outcome, say, sleep)
+        return _await(standing, change, asked, outcome, limit_s, sleep)
     except KeyboardInterrupt as stopped:
         stopped.add_note(
             f"the engine goes on: specctl status {here.name}, specctl delete {here.name}"
         )
         raise
+
+
+def _started(
+    here: Here, told: Record, launch: Launch, known: bool, asked: Asked, say: Say
+) -> tuple[Change, Record, bool]:
+    """The engine, begun; the record of it, kept; and whether it ran already."""
+    former = here.record()
+    serving = here.serving
+    runs = serving is not None and serving.identity == launch.identity
+    if not (known and told.current.state != "applying" and runs):
+        told = here.write(told.with_current(state="applying"))
+    if runs and serving is not None:
+        if here.wanted and here.wanted.engines != (serving,):
+            here.want(port_of(here), serving)  # what a former change has left
+        change = Change(here, serving, None, beside=False)
+    else:
+        if not here.alive:
+            _see_free(here.name, port_of(here))
+        protected = serving is not None and (_was_ready(former, serving) or here.ready(serving))
+        change = begin(here, launch, protected=protected, beside=asked.beside, say=say)
+        say(f"started on port {change.port}; its log is {here.log_of(change.launch)}")
+    if told.current.state == "applying":
+        told = here.write(told.with_current(state="applied", ended=now()))
+    return change, told, runs
 
 
 def _was_ready(record: Record | None, serving: Launch) -> bool:
@@ -231,21 +248,18 @@ def _see_free(name: str, port: int) -> None:
 
 
 def _await(
+    standing: Standing,
     change: Change,
     asked: Asked,
-    made: Plan,
     outcome: LocalOutcome,
-    say: Say,
+    limit: float,
     sleep: Callable[[float], None],
 ) -> LocalOutcome:
     """Ready, proven, switched to; or the former engine, where it did not do."""
-    here, told = change.here, outcome.record
-    limit = asked.timeout_s or float(times(made).startup)
+    here, told, say = change.here, outcome.record, standing.say
     end, why = ready(here, change.launch, limit, say, sleep)
     if end == "late":
         return replace(outcome, end=end, why=why)
-    if was_deleted(here):
-        return replace(outcome, end="failed", why="it was deleted meanwhile", former=None)
     proof = None
     if end == "done":
         say("it is ready; asking whether it speculates")
@@ -253,24 +267,33 @@ def _await(
         wanted = Wanted(recipe.draft.method, recipe.alerts.acceptance_floor)
         proof = Proof((prove(url, ask_at(url, ANSWER_S), wanted),), 1, now())
         if not _goes_back(change, proof):
-            change.switch(say)
-            same = (
-                told.current.state == "ready"
-                and (told.current.proof or {}).get("verdict") == proof.verdict
-            )
-            if not same:
-                told = here.write(
-                    told.with_current(state="ready", ended=now(), proof=proof.to_json())
-                )
-            same = outcome.unchanged and same
-            return replace(outcome, record=told, end=end, proof=proof, unchanged=same, former=None)
+            return _kept(standing, change, outcome, proof)
     proven = proof.to_json() if proof else None
-    told = here.write(told.with_current(state="failed", ended=now(), proof=proven))
-    serves = change.former is not None and change.withdraw(limit, say, sleep)
-    former = change.former.revision if change.former and serves else None
+    with standing.held():
+        told = here.write(told.with_current(state="failed", ended=now(), proof=proven))
+    serves = change.former is not None and change.withdraw(standing, limit, say, sleep)
+    with standing.held():  # it takes a while until a former one serves again
+        former = change.former.revision if change.former and serves else None
     if proof and change.former and not serves:
         end, why = "failed", f"refuted, and revision {change.former.revision} does not start again"
     return replace(outcome, record=told, end=end, why=why, proof=proof, former=former)
+
+
+def _kept(standing: Standing, change: Change, outcome: LocalOutcome, proof: Proof) -> LocalOutcome:
+    """The next engine has the requests, and the record says what was proven of it."""
+    told = outcome.record
+    with standing.held():
+        change.switch(standing.say)
+        same = (
+            told.current.state == "ready"
+            and (told.current.proof or {}).get("verdict") == proof.verdict
+        )
+        if not same:
+            told = change.here.write(
+                told.with_current(state="ready", ended=now(), proof=proof.to_json())
+            )
+    same = outcome.unchanged and same
+    return replace(outcome, record=told, end="done", proof=proof, unchanged=same, former=None)
 
 
 def _goes_back(change: Change, proof: Proof) -> bool:

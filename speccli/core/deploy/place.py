@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from speccli.core.deploy.wanted import (
     ENDED,
@@ -30,7 +30,7 @@ from speccli.core.deploy.wanted import (
 )
 from speccli.core.engines import vllm_crash, vllm_start
 from speccli.core.engines.local import HOST, last_error
-from speccli.core.errors import SpecctlError, UnreachableError, UsageError
+from speccli.core.errors import ExitCode, SpecctlError, UnreachableError, UsageError
 from speccli.core.kube.proof import Ask
 from speccli.core.kube.record import Record, from_text
 from speccli.core.state import StateError, write_atomic
@@ -41,6 +41,9 @@ _DELETING = "deleting"
 _FOLDER = "local"
 _MARGIN_S = 20.0
 """Beyond the engines' grace, for the supervisor itself."""
+_PATIENCE_S = 600.0
+"""For another who deploys or deletes it."""
+_LOOK_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,54 +236,138 @@ def stop(here: Here) -> None:
     raise SpecctlError(f"{here.name} does not end", hint=f"see {here.folder / OWN_LOG}")
 
 
-def delete(here: Here, say: Callable[[str], None]) -> None:
-    """End the engine and forget it, record and log included."""
-    url = here.url
-    with contextlib.ExitStack() as deleting:
-        if here.alive:
-            # Held while it ends: who waits for the engine then knows why it went.
-            mark = deleting.enter_context((here.folder / _DELETING).open("w"))
-            fcntl.flock(mark, fcntl.LOCK_EX)
-            say(f"stopping the engine at {url}; running requests finish first")
-            stop(here)
-        # The record goes first: a folder without one is no deployment.
-        (here.folder / RECORD).unlink(missing_ok=True)
-        shutil.rmtree(here.folder, ignore_errors=True)
+class DeletedError(SpecctlError):
+    """A deployment that is none any more."""
+
+    exit_code = ExitCode.CRITICAL
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A deployment as somebody works on it, while another may delete it."""
+
+    here: Here
+    mark: IO[str]
+    """A file of its folder: where that has no name any more, the deployment is gone."""
+    say: Callable[[str], None]
+    give_up: float
+    """Until when another is waited for, by the monotonic clock."""
+
+    @contextlib.contextmanager
+    def held(self, how: int = fcntl.LOCK_SH) -> Iterator[None]:
+        """Change something of it; who would delete it waits, and who does is waited for.
+
+        Raises:
+            DeletedError: it was deleted meanwhile.
+            SpecctlError: another does not come to an end.
+        """
+        self._take(how)
+        try:
+            if os.fstat(self.mark.fileno()).st_nlink == 0:
+                raise DeletedError(
+                    f"{self.here.name} was deleted meanwhile", hint="specctl deploy starts it anew"
+                )
+            yield
+        finally:
+            fcntl.flock(self.mark, fcntl.LOCK_UN)
+
+    def _take(self, how: int) -> None:
+        deploys = how == fcntl.LOCK_SH
+        what = "deletes it" if deploys else "deploys or deletes it"
+        told = False
+        while True:
+            try:
+                return fcntl.flock(self.mark, how | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                if time.monotonic() >= self.give_up:
+                    raise SpecctlError(
+                        f"{self.here.name}: another process that {what} does not come to an end",
+                        hint="see what it waits for, or give it longer: --timeout",
+                    ) from error
+            if not told:
+                self.say(f"waiting for another process that {what}")
+                told = True
+            time.sleep(_LOOK_S)
+
+
+def delete(here: Here, say: Callable[[str], None], limit_s: float = _PATIENCE_S) -> None:
+    """End the engine and forget it, record and log included.
+
+    Args:
+        here: The deployment.
+        say: Who is told.
+        limit_s: How long another who works on it is waited for, seconds.
+
+    Raises:
+        SpecctlError: it does not end, or another does not.
+    """
+    try:
+        mark = (here.folder / _DELETING).open("a", encoding="ascii")
+    except FileNotFoundError:
+        return say(f"{here.name} is gone")
+    except OSError as error:
+        raise StateError(f"cannot write in {here.folder}: {error.strerror}") from error
+    with mark:
+        try:
+            with Standing(here, mark, say, time.monotonic() + limit_s).held(fcntl.LOCK_EX):
+                if here.alive:
+                    say(f"stopping the engine at {here.url}; running requests finish first")
+                    stop(here)
+                # The record goes first: a folder without one is no deployment.
+                (here.folder / RECORD).unlink(missing_ok=True)
+                (here.folder / _DELETING).unlink(missing_ok=True)
+                shutil.rmtree(here.folder, ignore_errors=True)
+        except DeletedError:
+            # What stands there now, if anything, is another one.
+            return say(f"{here.name} was deleted by another process meanwhile")
     say(f"removed {here.folder}")
 
 
-def was_deleted(here: Here) -> bool:
-    """Whether it is no deployment any more; one that is being deleted is waited for."""
-    with contextlib.suppress(OSError), (here.folder / _DELETING).open() as mark:
-        fcntl.flock(mark, fcntl.LOCK_SH)
-    return here.record() is None
-
-
 @contextlib.contextmanager
-def alone(here: Here) -> Iterator[None]:
-    """Deploy it, while nobody else does.
+def alone(
+    here: Here, say: Callable[[str], None], limit_s: float = _PATIENCE_S
+) -> Iterator[Standing]:
+    """Deploy it, while nobody else does; who deletes it is waited for, for so many seconds.
 
     Raises:
-        SpecctlError: somebody does.
+        SpecctlError: somebody deploys it, or who deletes it does not come to an end.
+    """
+    give_up = time.monotonic() + limit_s
+    with contextlib.ExitStack() as open_files:
+        while True:
+            try:
+                here.folder.mkdir(parents=True, exist_ok=True)
+                mark = open_files.enter_context((here.folder / _DELETING).open("a"))
+                standing = Standing(here, mark, say, give_up)
+                with standing.held():
+                    file = (here.folder / _DEPLOYING).open("a+", encoding="ascii")
+                    open_files.enter_context(file)
+                    _claim(here, file)
+                break
+            except (DeletedError, FileNotFoundError):
+                continue  # it is deployed anew, then
+            except OSError as error:
+                raise StateError(f"cannot write in {here.folder}: {error.strerror}") from error
+        yield standing
+
+
+def _claim(here: Here, file: IO[str]) -> None:
+    """Take the lock that one who deploys has.
+
+    Raises:
+        SpecctlError: somebody else has it.
     """
     try:
-        here.folder.mkdir(parents=True, exist_ok=True)
-        file = (here.folder / _DEPLOYING).open("a+", encoding="ascii")
-    except OSError as error:
-        raise StateError(f"cannot write in {here.folder}: {error.strerror}") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            file.seek(0)
-            raise SpecctlError(
-                f"{here.name} is being deployed by process {file.read().strip() or 'unknown'}",
-                hint="wait for it, or interrupt it: what it started goes on",
-            ) from error
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.seek(0)
+        raise SpecctlError(
+            f"{here.name} is being deployed by process {file.read().strip() or 'unknown'}",
+            hint="wait for it, or interrupt it: what it started goes on",
+        ) from error
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
 
 
 def ask_at(url: str, answer_s: float) -> Ask:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -20,9 +21,10 @@ from speccli.core.deploy import local, supervisor
 from speccli.core.deploy.asked import Asked
 from speccli.core.deploy.gate import GateError
 from speccli.core.deploy.look import deployed_here, on_this_machine
-from speccli.core.deploy.place import Here, alone, ask_at, delete, is_kept, place
+from speccli.core.deploy.place import DeletedError, Here, alone, ask_at, delete, is_kept, place
 from speccli.core.deploy.wanted import Launch, Wanted, holder
 from speccli.core.errors import ExitCode, SpecctlError, UsageError
+from speccli.core.kube.proven import ServerProof, Verdict
 from speccli.core.recipes.load import load
 from speccli.core.sources.identify import identify
 from speccli.core.sources.targets import parse_target
@@ -221,12 +223,118 @@ def test_a_port_that_somebody_else_took_is_not_deployed_on(deploy: Deploy, tmp_p
 
 def test_two_deploy_one_after_the_other(deploy: Deploy, tmp_path: Path) -> None:
     with (
-        alone(here_of(tmp_path)),
+        alone(here_of(tmp_path), print),
         pytest.raises(SpecctlError, match=f"tiny is being deployed by process {os.getpid()}"),
     ):
         deploy()
-    with alone(here_of(tmp_path)):
+    with alone(here_of(tmp_path), print):
         pass
+
+
+def test_a_record_that_was_deleted_is_not_written_again(tmp_path: Path) -> None:
+    here = here_of(tmp_path)
+    with alone(here, print) as standing:
+        with standing.held():
+            (here.folder / "record.json").write_text("{}")
+        delete(here, lambda _: None)
+        with pytest.raises(DeletedError, match="tiny was deleted meanwhile"), standing.held():
+            pytest.fail("it is changed")
+        with alone(here, print), pytest.raises(DeletedError), standing.held():
+            pytest.fail("it is another one's now")
+
+
+def test_who_waits_for_another_says_so_and_not_for_ever(tmp_path: Path) -> None:
+    here, said = here_of(tmp_path), list[str]()
+    with alone(here, print) as standing:
+        (here.folder / "record.json").write_text("{}")
+        with standing.held(), pytest.raises(SpecctlError, match="does not come to an end"):
+            delete(here, said.append, 0.2)
+        assert said == ["waiting for another process that deploys or deletes it"]
+        said.clear()
+        with (
+            standing.held(fcntl.LOCK_EX),
+            pytest.raises(SpecctlError, match="that deletes it does not come to an end"),
+            alone(here, said.append, 0.2),
+        ):
+            pytest.fail("it is deployed")
+    assert said == ["waiting for another process that deletes it"]
+    assert is_kept(tmp_path, "tiny")
+
+
+def test_a_second_delete_leaves_what_was_deployed_anew_in_between(tmp_path: Path) -> None:
+    """It waited for the first, and what it was to delete is gone."""
+    here, said = here_of(tmp_path), list[str]()
+    waits = threading.Event()
+
+    def say(words: str) -> None:
+        said.append(words)
+        waits.set()
+
+    second = threading.Thread(target=delete, args=(here, say))
+    with alone(here, print) as standing, standing.held(fcntl.LOCK_EX):
+        second.start()
+        assert waits.wait(60)
+        shutil.rmtree(here.folder)  # as the first does, while it has the lock
+        with alone(here, print):
+            (here.folder / "record.json").write_text("{}")
+    second.join(60)
+    assert said[-1] == "tiny was deleted by another process meanwhile"
+    assert is_kept(tmp_path, "tiny")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verdict", ["proven", "refuted"])
+@pytest.mark.parametrize("former", [False, True], ids=["the-first", "beside-a-former"])
+def test_what_is_deleted_while_it_is_proven_leaves_no_record(
+    verdict: Verdict,
+    former: bool,
+    deploy: Deploy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = here_of(tmp_path)
+    if former:
+        deploy()
+
+    def prove_and_delete(*_: object) -> ServerProof:
+        assert is_kept(tmp_path, "tiny")
+        delete(here, lambda _: None)
+        return ServerProof("http://x", "main", verdict, "ngram", "")
+
+    monkeypatch.setattr(local, "prove", prove_and_delete)
+    with pytest.raises(DeletedError, match="tiny was deleted meanwhile") as told:
+        deploy("draft.K=3", beside=True)
+    assert told.value.exit_code is ExitCode.CRITICAL
+    assert not here.folder.exists()
+
+
+@pytest.mark.slow
+def test_a_delete_waits_for_a_deploy_that_is_about_to_start_the_engine(
+    deploy: Deploy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And takes it away whole, after it; nothing is waited for there, so nobody else would."""
+    here, said = here_of(tmp_path), list[str]()
+    begin, waits = local.begin, threading.Event()
+
+    def say(words: str) -> None:
+        said.append(words)
+        waits.set()
+
+    deleting = threading.Thread(target=delete, args=(here, say))
+
+    def begin_while_deleting(*args: object, **more: object) -> object:
+        deleting.start()
+        assert waits.wait(60)
+        return begin(*args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(local, "begin", begin_while_deleting)
+    outcome = deploy(wait=False)
+    deleting.join(60)
+    assert outcome.record.current.state == "applied"
+    assert said[0] == "waiting for another process that deploys or deletes it"
+    assert said[-1] == f"removed {here.folder}"
+    assert not here.folder.exists()
+    assert not here.alive
 
 
 def test_a_look_at_the_lock_keeps_no_supervisor_from_it(tmp_path: Path) -> None:
