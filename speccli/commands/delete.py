@@ -43,7 +43,10 @@ def command(
         bool, typer.Option("--wait/--no-wait", help="Wait until everything is gone.")
     ] = True,
     timeout: Annotated[
-        str, typer.Option(metavar="TIME", help="How long each object, or another who works on it, may take.")
+        str,
+        typer.Option(
+            metavar="TIME", help="How long each object, or another who works on it, may take."
+        ),
     ] = "10m",
 ) -> None:
     """Take a deployment away, with all that belongs to it.

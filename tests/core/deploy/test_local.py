@@ -19,6 +19,7 @@ from aiohttp import ClientSession
 
 from speccli.core.deploy import local, supervisor
 from speccli.core.deploy.asked import Asked
+from speccli.core.deploy.changeover import begin
 from speccli.core.deploy.gate import GateError
 from speccli.core.deploy.look import deployed_here, on_this_machine
 from speccli.core.deploy.place import DeletedError, Here, alone, ask_at, delete, is_kept, place
@@ -314,7 +315,7 @@ def test_a_delete_waits_for_a_deploy_that_is_about_to_start_the_engine(
 ) -> None:
     """And takes it away whole, after it; nothing is waited for there, so nobody else would."""
     here, said = here_of(tmp_path), list[str]()
-    begin, waits = local.begin, threading.Event()
+    waits = threading.Event()
 
     def say(words: str) -> None:
         said.append(words)
