@@ -4,8 +4,8 @@
 
 Speed-ups by arm and batch, each with its 95 % interval. Two runs of one truth lie outside of each
 other's intervals now and then, but their difference lies within both scatters together. Files of
-two models, or of arms that share no more than their names, are refused; another GPU or engine is
-said.
+two models, or of arms that share no more than their names, are refused, and so are those of another
+GPU, engine, set of prompts or flags.
 
 Exit codes: 0 all agree, 1 one does not, 3 they share no comparison, 64 usage.
 """
@@ -22,15 +22,8 @@ from usage import Parser, run  # noqa: E402
 from speccli.core.bench.again import differences, pairs  # noqa: E402
 from speccli.core.bench.compare import compare  # noqa: E402
 from speccli.core.bench.form import read  # noqa: E402
-from speccli.core.bench.results import Result, Statistic  # noqa: E402
+from speccli.core.bench.results import Statistic  # noqa: E402
 from speccli.core.errors import UsageError  # noqa: E402
-
-
-def surroundings(result: Result) -> str:
-    """What a fresh machine may differ in."""
-    gpu = (result.provenance.gpu or {}).get("name") or "a GPU not told"
-    versions = {str((arm.engine or {}).get("version") or "?") for arm in result.arms}
-    return f"{gpu}, engine {', '.join(sorted(versions))}"
 
 
 def _words(told: Statistic) -> str:
@@ -56,18 +49,15 @@ def main(arguments: list[str]) -> int:
         )
     found = pairs(compare(first), compare(second))
     for each in found:
-        mark = "agree" if each.agree else "DIFFER"
+        mark = {True: "agree", False: "DIFFER", None: "not told"}[each.agree]
         print(
             f"{each.arm:<12} batch {each.load[0]!s:<5} {each.dataset:<12} "
             f"{_words(each.first):<20} {_words(each.second):<20} {mark}"
         )
-    around = surroundings(first), surroundings(second)
-    if around[0] != around[1]:
-        print(f"again: first on {around[0]}; second on {around[1]}", file=sys.stderr)
     if not found:
         print("again: the two files share no comparison", file=sys.stderr)
         return 3
-    return int(any(not each.agree for each in found))
+    return int(any(each.agree is False for each in found))
 
 
 if __name__ == "__main__":

@@ -134,8 +134,8 @@ def test_another_run_that_disagrees_is_told_where_nobody_misses_it(files: tuple[
     both(files, "--again", _again(1.2))
     for page in ("README.md", "index.html"):
         text = Path(f"here/{page}").read_text()
-        assert "Another run had 1.19 at batch 8 on sharegpt, where 1.54 stands here" in text
-        assert "more than the intervals allow" in text
+        assert "Another run had eagle3 at 1.19 at batch 8 on sharegpt, where 1.54 stands" in text
+        assert "take the intervals of eagle3 as too narrow" in text
         assert "APART" in text
     both(files, "--again", _again(1.5))
     text = Path("here/README.md").read_text()

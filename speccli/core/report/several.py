@@ -53,7 +53,7 @@ def title(several: Several) -> str:
 def answers(several: Several) -> list[str]:
     """A sentence a model."""
     return [
-        " ".join([f"{name}: {words.answer(report)}", *apart(several.again, name, report)])
+        " ".join([f"{name}: {words.answer(report)}", *apart(several.again, name)])
         for name, report in several.parts
     ]
 

@@ -10,10 +10,9 @@ from speccli.core.bench.again import Pair, differences, pairs
 from speccli.core.bench.compare import compare
 from speccli.core.bench.results import Result
 from speccli.core.errors import UsageError
-from speccli.core.report.advice import batches
+from speccli.core.report.advice import batches, listed
 from speccli.core.report.build import Report
 from speccli.core.report.sections import Section, Table
-from speccli.core.report.words import best_arm
 from speccli.core.views.bench import load_words, times
 
 
@@ -29,7 +28,7 @@ class Again:
     @property
     def apart(self) -> list[Pair]:
         """Comparisons that differ by more than both scatters explain."""
-        return [pair for pair in self.pairs if not pair.agree]
+        return [pair for pair in self.pairs if pair.agree is False]
 
 
 def again(
@@ -64,20 +63,20 @@ def _one(name: str, report: Report, path: Path, result: Result) -> Again:
     return Again(name, path.name, tuple(found))
 
 
-def apart(runs: Sequence[Again], name: str, report: Report) -> Iterator[str]:
-    """A sentence for each run that disagrees about the best arm of a model."""
-    best = best_arm(report.comparison) if report.comparison else None
+def apart(runs: Sequence[Again], name: str) -> Iterator[str]:
+    """A sentence for each run of a model that disagrees, with the arms that it disagrees about."""
     for run in runs:
-        wrong = [pair for pair in run.apart if run.name == name and pair.arm == best]
+        wrong = run.apart if run.name == name else []
         if wrong:
             said = ", ".join(
-                f"{pair.second.value:.2f} at {batches([pair.load])} on {pair.dataset}, where "
-                f"{pair.first.value:.2f} stands here"
+                f"{pair.arm} at {pair.second.value:.2f} at {batches([pair.load])} on "
+                f"{pair.dataset}, where {pair.first.value:.2f} stands here"
                 for pair in wrong
             )
+            whose = listed(list(dict.fromkeys(pair.arm for pair in wrong)))
             yield (
-                f"Another run had {said}: more than the intervals allow, so take them as too "
-                "narrow."
+                f"Another run had {said}: more than both scatters explain, so take the intervals "
+                f"of {whose} as too narrow."
             )
 
 
@@ -91,19 +90,20 @@ def section(runs: Sequence[Again], marks: Mapping[str, str]) -> Section:
             load_words(pair.load),
             times(pair.first),
             times(pair.second),
-            "agree" if pair.agree else "APART",
+            " and ".join(map(str, dict.fromkeys(pair.requests))),
+            {True: "agree", False: "APART", None: "not told"}[pair.agree],
             run.file,
         )
         for run in runs
-        for pair in sorted(run.pairs, key=lambda each: each.agree)
+        for pair in sorted(run.pairs, key=lambda each: each.agree is not False)
     ]
     table = Table(
-        ("model", "arm", "dataset", "load", "here", "again", "", "file"),
+        ("model", "arm", "dataset", "load", "here", "again", "requests a row", "", "file"),
         tuple(rows),
         words=True,
         notes=(
             "APART: the two differ by more than both 95 % intervals together; a run that was "
-            "measured once has none",
+            "measured once has none, and is taken to scatter as the other does",
         ),
     )
     return Section("again", "Measured again", "", (table,))
