@@ -70,7 +70,7 @@ class Thresholds:
     """What numbers are held against. A target that is None is not judged at all."""
 
     expect_speculation: bool | None = None
-    """Whether these engines should speculate. True: even where a server says it has no draft;
+    """Whether these engines should speculate. True: even where every server says it has no draft;
     False: no; None: yes, unless the server itself says that it runs without (then it is a note,
     where a judge does not know better)."""
     min_tokens: float = 200

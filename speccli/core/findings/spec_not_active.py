@@ -84,12 +84,24 @@ def _without_counters(scope: Scope, pool: Pool, thresholds: Thresholds) -> Findi
     lengths = [g["acceptance_length"] for g in scope.subject.gauges if "acceptance_length" in g]
     if thresholds.expect_speculation is not True or any(length >= 1 for length in lengths):
         return None
+    if _told_none(scope.engine):
+        return None  # its own word is judged, and that of the others
+    action = "start it with a speculative algorithm (--speculative-algorithm)"
+    if not lengths:
+        return _finding(
+            scope,
+            pool,
+            "no acceptance length on its page",
+            "whether it speculates cannot be told: it has no counters of drafts",
+            f"see its start-up log; {action}",
+            "unknown",
+        )
     return _finding(
         scope,
         pool,
         "its acceptance length gauge shows no verify step",
         "the engine runs without speculation",
-        "start it with a speculative algorithm (--speculative-algorithm)",
+        action,
     )
 
 
@@ -110,10 +122,20 @@ def _lost(case: Case, scope: Scope, thresholds: Thresholds) -> str | None:
         return f"it was deployed with {engine.meant}"
     if case.judgement is not None and engine.name in case.judgement.speculated:
         return case.judgement.speculated[engine.name]
-    # What an operator says of a deployment is not said of the pool that stands by.
-    if thresholds.expect_speculation is True and engine.pool != "standby":
+    if thresholds.expect_speculation is True and engine.pool != "standby" and _none_does(case):
         return "it should speculate (--method)"
     return None
+
+
+def _none_does(case: Case) -> bool:
+    """Whether every engine says that it has no draft.
+
+    An operator says it of a list, which may have a baseline's arm in it, not of each of its
+    engines; the pool that stands by, and what was deployed without a draft, are not meant.
+    """
+    engines = case.snapshot.engines
+    meant = [each for each in engines if each.pool != "standby" and each.meant != "none"]
+    return all(_told_none(engine) for engine in meant)
 
 
 def _without_configuration(scope: Scope, why: str) -> Finding:

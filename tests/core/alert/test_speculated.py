@@ -182,6 +182,36 @@ def test_what_it_was_deployed_with_says_whether_it_should(meant: str | None, sev
     assert only(list(found), CODE).severity == severity
 
 
+EXPECTED = Thresholds(expect_speculation=True)
+
+
+def test_a_method_makes_plain_engines_critical_where_all_of_them_are() -> None:
+    """`method` kept in specctl.toml, with a baseline's arm in the list."""
+    found = watched(Judge(None, EXPECTED), plain(A, B), both(drafting(B, at=840), plain(A, at=840)))
+    assert found == [
+        [("critical", "a:8000/0"), ("critical", "b:8000/0")],
+        [("info", "a:8000/0")],
+    ]
+
+
+def test_an_engine_that_drafted_is_critical_in_a_mixed_list_too() -> None:
+    judge = Judge(None, EXPECTED)
+    found = watched(judge, drafting(A, B), both(drafting(B, at=840), plain(A, at=840)))
+    assert found == [[], [("critical", "a:8000/0")]]
+
+
+def test_a_standby_that_drafts_excuses_nobody() -> None:
+    shot = both(drafting(B, at=840), plain(A, at=840))
+    beside = replace(
+        shot,
+        engines=tuple(
+            replace(each, pool="standby") if each.name == "b:8000/0" else each
+            for each in shot.engines
+        ),
+    )
+    assert watched(Judge(None, EXPECTED), beside) == [[("critical", "a:8000/0")]]
+
+
 def test_a_retreat_of_our_own_is_a_note_though_it_drafted_before_and_is_expected_to() -> None:
     judge = Judge(None, Thresholds(expect_speculation=True))
     judge.observe(drafting(A, meant="eagle3"))

@@ -142,19 +142,34 @@ def test_a_method_that_was_asked_for_is_named() -> None:
     assert finding.cause == "eagle3 was asked for and the engine runs without it"
 
 
-def test_sglang_without_counters_is_judged_only_when_it_must_speculate() -> None:
-    def rounds(length: float) -> list[list[Scrape]]:
-        return [
-            [answer(at, A, Engine(counts={"sglang:generation_tokens_total": tokens,
-                                          "sglang:spec_accept_length": length}))]
-            for at, tokens in ((0, 0), (60, 5000))
-        ]  # fmt: skip
+def _sglang(length: float | None, **info: str) -> list[list[Scrape]]:
+    gauge = {} if length is None else {"sglang:spec_accept_length": length}
+    return [
+        [
+            answer(
+                at, A, Engine(counts={"sglang:generation_tokens_total": tokens, **gauge}), info=info
+            )
+        ]
+        for at, tokens in ((0, 0), (60, 5000))
+    ]
 
-    assert "SPEC_NOT_ACTIVE" not in codes(judge(*rounds(0)))
-    must = judge(*rounds(0), expect_speculation=True)
+
+def test_sglang_without_counters_is_judged_only_when_it_must_speculate() -> None:
+    assert "SPEC_NOT_ACTIVE" not in codes(judge(*_sglang(0)))
+    must = judge(*_sglang(0), expect_speculation=True)
     assert only(must, "SPEC_NOT_ACTIVE").severity == "critical"
-    does = judge(*rounds(2.4), expect_speculation=True)
+    does = judge(*_sglang(2.4), expect_speculation=True)
     assert "SPEC_NOT_ACTIVE" not in codes(does)
+
+
+def test_sglang_without_its_gauge_is_unknown_unless_it_tells_of_itself() -> None:
+    assert "SPEC_NOT_ACTIVE" not in codes(judge(*_sglang(None)))
+    must = judge(*_sglang(None), expect_speculation=True)
+    finding = only(must, "SPEC_NOT_ACTIVE")
+    assert finding.severity == "unknown"
+    assert "cannot be told" in finding.cause
+    told = judge(*_sglang(None, method="none"), expect_speculation=True)
+    assert only(told, "SPEC_NOT_ACTIVE").severity == "critical"
 
 
 def test_speculation_that_stopped_a_minute_ago_shows_under_a_long_window() -> None:
