@@ -31,7 +31,10 @@ _PART = 700_000
 """Bytes of prompts in one ConfigMap: an object of etcd holds 1.5 MB, and base64 adds a third."""
 _MOST_PARTS = 16
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
-_SIZE = re.compile(r"0*[1-9]\d{0,11}([KMGTP]i?)?")
+_SIZE = re.compile(
+    r"(?=[\d.]*[1-9])(\d+\.?\d*|\.\d+)([KMGTPE]i|[numkMGTPE]?|[eE][+-]?\d+)", re.ASCII
+)
+"""A Kubernetes quantity over 0."""
 _RETRIES = 3
 _BESIDES_S = 4 * 3600
 """For the image, the weights, the answers and a retry."""
@@ -77,7 +80,9 @@ class Request:
         for what, path in named:
             _there(what, path, rest.get("models_claim"))
         if "storage" in rest and not _SIZE.fullmatch(rest["storage"]):
-            raise UsageError(f"--storage {rest['storage']} is no size", hint="--storage 50Gi")
+            raise UsageError(
+                f"--storage {rest['storage']} is no size", hint="a Kubernetes quantity: 50Gi, 1.5Ti"
+            )
         checked(replace(wanted, elsewhere=True))
         if wanted.minutes is not None:
             rest.setdefault("deadline_s", round(_BESIDES_S + 90 * wanted.minutes))

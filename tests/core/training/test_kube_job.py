@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes.utils.quantity import parse_quantity
 
 from speccli.core.errors import SpecctlError, UsageError
 from speccli.core.training.job import Wanted, prepare
@@ -199,10 +200,59 @@ def test_a_head_on_the_claim_is_gone_on_from(tmp_path: Path, version: str) -> No
     assert claims == ["head-one", "models"]
 
 
-@pytest.mark.parametrize("storage", ["", "0", "-5Gi", "much", "50 Gi", "0Gi"])
+@pytest.mark.parametrize(
+    "storage",
+    [
+        "",
+        "0",
+        "-5Gi",
+        "much",
+        "50 Gi",
+        "0Gi",
+        "0.0Ti",
+        "50K",
+        "50ki",
+        "50GB",
+        "1.5.1Ti",
+        ".",
+        "Gi",
+        "1e",
+        "1Ee3",
+        "inf",
+        "NaN",
+        "1_0",
+        "٥Gi",
+        "50Gi\n",
+    ],
+)
 def test_a_claim_has_a_size(tmp_path: Path, storage: str) -> None:
     with pytest.raises(UsageError, match="no size"):
         Request.of(_wanted(tmp_path), "i", "ml", storage=storage)
+
+
+@pytest.mark.parametrize(
+    "storage",
+    [
+        "50Gi",
+        "50k",
+        "1.5Ti",
+        "1Ei",
+        "1E",
+        "1P",
+        "500M",
+        "0.5Gi",
+        ".5Gi",
+        "5.",
+        "1e12",
+        "1E12",
+        "53687091200",
+        "007Gi",
+        "1000m",
+    ],
+)
+def test_a_size_is_whatever_kubernetes_takes_for_one(tmp_path: Path, storage: str) -> None:
+    assert parse_quantity(storage) > 0
+    assert Request.of(_wanted(tmp_path), "i", "ml", storage=storage).storage == storage
 
 
 def test_a_job_is_not_made_of_a_folder_in_which_another_trains(tmp_path: Path) -> None:
