@@ -96,6 +96,9 @@ def test_a_dataset_has_a_row_of_its_own_the_one_of_most_batches_first() -> None:
     rows = [line.split("|")[1:] for line in lines if line.startswith("| ● 8b | eagle3")]
     assert [row[2].strip() for row in rows] == ["sharegpt", "humaneval"]
     assert [row[4].strip() != "—" for row in rows] == [True, False]
+    told = "batch 8 on sharegpt alone, the others on 2 datasets"
+    assert [line for line in lines if line.startswith("- **8b: ") and f"Measured: {told}." in line]
+    assert f"<sub>8b: {told}</sub><br>" in lines, "in the table too"
 
 
 def test_a_bench_that_was_cut_short_is_said_on_the_first_page(files: tuple[str, str]) -> None:
@@ -116,7 +119,7 @@ def test_a_model_has_a_line_with_where_it_pays_and_where_to_turn_it_off(
     first, second = ([cell.strip() for cell in line.split("|")[2:7]] for line in lines[:2])
     assert first[:2] == ["at batch 8", "eagle3"]
     assert first[2].startswith("1.")
-    assert first[3].startswith("from batch 128 on: 0.8")
+    assert first[3].startswith("at batch 128, the largest measured: 0.8")
     assert first[4].startswith("~ ")
     assert second[:2] == ["at batch 8", "ngram"]
     assert second[3:] == ["not seen", "not up to 8"]

@@ -55,6 +55,8 @@ class Cell:
     tokens_per_s: tuple[float | None, float | None]
     """Output tokens per second of the baseline and of the arm, mean of the repeats."""
     verdict: Verdict
+    held_up: bool = False
+    """Whether the load generator was, in a row of it: what was measured is partly its own."""
     contrast: Contrast | None = field(default=None, repr=False)
     """The logarithm of the speed-up, for what else is made of it."""
 
@@ -253,6 +255,7 @@ def _cells(found: Sequence[Pair], target: float) -> tuple[Cell, ...]:
             ttft_p99=tails[1][i],
             tokens_per_s=(mean_rate(pair.base), mean_rate(pair.ours)),
             verdict=verdicts[i],
+            held_up=bool(_late(pair)),
             contrast=main[i],
         )
         for i, pair in enumerate(found)
@@ -261,9 +264,11 @@ def _cells(found: Sequence[Pair], target: float) -> tuple[Cell, ...]:
 
 def _held_up(pair: Pair, verdict: Verdict) -> Verdict:
     """What a load generator that was held up measured is partly its own: nothing is certain."""
-    told = [row for row in (*pair.base, *pair.ours) if row.client and row.client.saturated]
-    if not told or verdict.word == "INCONCLUSIVE":
+    told = _late(pair)
+    if not told:
         return verdict
+    if verdict.word == "INCONCLUSIVE":
+        return Verdict(verdict.word, verdict.reason)
     client = told[0].client
     why = (client.reason if client else None) or "latencies are too long"
     return Verdict(
@@ -271,6 +276,10 @@ def _held_up(pair: Pair, verdict: Verdict) -> Verdict:
         f"{verdict.reason}, and the load generator was held up in {len(told)} of its "
         f"{len(pair.base) + len(pair.ours)} rows ({why})",
     )
+
+
+def _late(pair: Pair) -> list[Row]:
+    return [row for row in (*pair.base, *pair.ours) if row.client and row.client.saturated]
 
 
 def ratio(contrast: Contrast | None) -> Statistic:
@@ -296,7 +305,7 @@ def mean_rate(rows: Sequence[Row]) -> float | None:
 def _crossovers(cells: Sequence[Cell]) -> Iterator[tuple[str, str, Crossover]]:
     by_curve: dict[tuple[str, str], dict[int, Contrast]] = {}
     for cell in cells:
-        if cell.batch is not None and cell.contrast is not None:
+        if cell.batch is not None and cell.contrast is not None and not cell.held_up:
             by_curve.setdefault((cell.arm, cell.dataset), {})[cell.batch] = cell.contrast
     for (arm, dataset), points in by_curve.items():
         found = crossover(points)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from speccli.core.bench.bootstrap import ALPHA, Contrast
@@ -25,6 +25,10 @@ class Verdict:
 
     word: Word
     reason: str
+    faster: bool = False
+    """Whether it is certain over the whole table to be faster than the baseline, by whatever."""
+    slower: bool = False
+    """Likewise, slower."""
 
 
 def judge(contrasts: Sequence[Contrast | None], target: float) -> list[Verdict]:
@@ -32,12 +36,15 @@ def judge(contrasts: Sequence[Contrast | None], target: float) -> list[Verdict]:
     goal = math.log(target)
     known = {i: each for i, each in enumerate(contrasts) if each is not None}
     above, below = (_beyond(known, goal, side) for side in (1, -1))
-    return [
+    even = min(goal, 0.0)  # under the target is not to say slower
+    faster, slower = (_beyond(known, even, side) for side in (1, -1))
+    found = [
         Verdict("INCONCLUSIVE", "nothing to compare")
         if contrast is None
-        else _one(contrast, target, len(known), i in above, i in below)
+        else _one(contrast, target, len(known), i in above, i in below, i in slower)
         for i, contrast in enumerate(contrasts)
     ]
+    return [replace(each, faster=i in faster, slower=i in slower) for i, each in enumerate(found)]
 
 
 def _beyond(known: dict[int, Contrast], goal: float, side: int) -> set[int]:
@@ -62,7 +69,9 @@ def _clears(contrast: Contrast, goal: float, side: int, level: float) -> bool:
     return width is not None and side * (contrast.value - goal) > width
 
 
-def _one(contrast: Contrast, target: float, among: int, above: bool, below: bool) -> Verdict:
+def _one(
+    contrast: Contrast, target: float, among: int, above: bool, below: bool, slower: bool
+) -> Verdict:
     width = contrast.width(ALPHA)
     if width is None:
         return Verdict(
@@ -73,8 +82,9 @@ def _one(contrast: Contrast, target: float, among: int, above: bool, below: bool
     if above:
         return Verdict("PASS", f"{told} is over {target:g}")
     if below:
-        slower = ", slower than the baseline" if high < 1 <= target else ""
-        return Verdict("FAIL", f"{told} is under {target:g}{slower}")
+        than = ", slower than the baseline" if high < 1 <= target else ""
+        alone = " by its interval alone" if than and not slower else ""
+        return Verdict("FAIL", f"{told} is under {target:g}{than}{alone}")
     if low > target or high < target:
         side = "over" if low > target else "under"
         return Verdict(

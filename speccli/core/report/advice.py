@@ -2,6 +2,7 @@
 
 No further than the intervals tell: a load counts as faster where the 95 % interval of every dataset
 that was measured there is over 1, as slower where all are under it, and is not told otherwise.
+Nothing is told where the load generator was held up.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class Advice:
     """Under the target, which is not to say slower."""
     certain: tuple[Load, ...]
     """Of `faster`: those that pass over the whole table, and not by their interval alone."""
+    surely: tuple[Load, ...]
+    """Of `faster` and `slower`: those that are so over the whole table, target or none."""
     crossover: tuple[str, Crossover] | None
     """The dataset on which it turns first between two measured batches, and where; no name where
     there is but one."""
@@ -76,18 +79,24 @@ def advice(comparison: Comparison, arm: str) -> Advice:
             if word[x] == "FAIL" and x not in slower and not any(map(is_slower, cells[x]))
         ),
         tuple(x for x in loads if word[x] == "PASS"),
+        tuple(
+            x
+            for x in loads
+            if all(cell.verdict.slower for cell in cells[x])
+            or all(cell.verdict.faster for cell in cells[x])
+        ),
         min(places, key=lambda each: each[1].place, default=None),
     )
 
 
 def is_faster(cell: Cell, even: float = 1.0) -> bool:
-    """By its interval alone."""
-    return cell.speedup.low is not None and cell.speedup.low > even
+    """By its interval alone; never where the load generator was held up."""
+    return not cell.held_up and cell.speedup.low is not None and cell.speedup.low > even
 
 
 def is_slower(cell: Cell, even: float = 1.0) -> bool:
-    """By its interval alone."""
-    return cell.speedup.high is not None and cell.speedup.high < even
+    """By its interval alone; never where the load generator was held up."""
+    return not cell.held_up and cell.speedup.high is not None and cell.speedup.high < even
 
 
 def batches(loads: Sequence[Load]) -> str:
@@ -124,10 +133,12 @@ def where(told: Advice) -> str:
 
 
 def off(told: Advice) -> str:
-    """`from batch 128 on`, `at batch 8`; of the loads at which it is slower."""
+    """`from batch 64 on`, `at batch 128, the largest measured`; where it is slower."""
     if told.slower == told.loads and told.slower[1:]:
         return f"at every {'batch' if told.loads[0][0] is not None else 'rate'} measured"
     if told.to_the_most and told.slower[0] != told.loads[0]:
+        if not told.slower[1:]:
+            return f"at {batches(told.slower)}, the largest measured"
         return f"from {batches(told.slower[:1])} on"
     return f"at {batches(told.slower)}"
 
@@ -144,8 +155,7 @@ def turns(told: Advice) -> str | None:
 
 def doubt(comparison: Comparison, told: Advice) -> str | None:
     """Where it is faster by its interval alone; None where all of it holds over the whole table."""
-    alone = [load for load in told.faster if load not in told.certain]
-    if not alone:
+    if not alone(told.faster, told.certain):
         return None
     here = [load for load in told.faster if load in told.certain]
     count = len(comparison.cells)
@@ -159,10 +169,20 @@ def doubt(comparison: Comparison, told: Advice) -> str | None:
 def lost(comparison: Comparison, told: Advice) -> str:
     """`0.86 [0.75, 0.99], by its interval alone`: what it does where it is slower."""
     cells = [cell for load in told.slower for cell in comparison.of(told.arm, load)]
-    if len(cells) > 1:
-        return spans(comparison, told.arm, told.slower)
-    alone = "" if cells[0].verdict.word == "FAIL" else ", by its interval alone"
-    return f"{times(cells[0].speedup)}{alone}"
+    one = times(cells[0].speedup) if len(cells) == 1 else None
+    seen = one or spans(comparison, told.arm, told.slower)
+    return seen + alone(told.slower, told.surely)
+
+
+def alone(loads: Sequence[Load], certain: Sequence[Load]) -> str:
+    """`, at 32 by its interval alone`, of those that are not certain over the whole table."""
+    unsure = [load for load in loads if load not in certain]
+    if not unsure:
+        return ""
+    what = "its interval alone" if len(unsure) == 1 else "intervals taken alone"
+    if len(unsure) == len(loads):
+        return f", by {what}"
+    return f", at {listed([load_words(load) for load in unsure])} by {what}"
 
 
 def narrow(comparison: Comparison, told: Advice) -> str | None:
@@ -188,6 +208,8 @@ def not_told(comparison: Comparison, told: Advice, loads: Sequence[Load]) -> str
             seen = times(cells[0].speedup)
         else:
             seen = f"{spans(comparison, told.arm, [load])} on {len(cells)} datasets"
+        if any(cell.held_up for cell in cells):
+            seen += ", the load generator held up"
         parts.append(f"{load_words(load)} ({seen})")
     kind = "batch" if loads[0][0] is not None else "rate"
     return f"{kind} {listed(parts)}"
@@ -201,13 +223,15 @@ def beside(comparison: Comparison, best: str) -> list[str]:
             continue
         told, parts = advice(comparison, arm), []
         if told.faster:
-            parts.append(f"faster {where(told)} ({spans(comparison, arm, told.faster)})")
+            unsure = alone(told.faster, told.surely)
+            parts.append(f"faster {where(told)} ({spans(comparison, arm, told.faster)}{unsure})")
         if told.under:
             rest = spans(comparison, arm, told.under)
             parts.append(f"under {comparison.target:g} at {batches(told.under)} ({rest})")
         if told.open:
             parts.append(f"not told at {batches(told.open)} ({spans(comparison, arm, told.open)})")
         if told.slower:
-            parts.append(f"slower {off(told)} ({spans(comparison, arm, told.slower)})")
+            unsure = alone(told.slower, told.surely)
+            parts.append(f"slower {off(told)} ({spans(comparison, arm, told.slower)}{unsure})")
         lines.append(f"{arm}: {'; '.join(parts)}.")
     return lines

@@ -53,9 +53,24 @@ def title(several: Several) -> str:
 def answers(several: Several) -> list[str]:
     """A sentence a model."""
     return [
-        " ".join([f"{name}: {words.answer(report)}", *apart(several.again, name)])
+        " ".join(
+            [
+                f"{name}: {words.answer(report)}",
+                *(f"Measured: {told}." for told in _sets(report)),
+                *apart(several.again, name),
+            ]
+        )
         for name, report in several.parts
     ]
+
+
+def _sets(report: Report) -> Iterator[str]:
+    """Which batches were measured on fewer datasets than others."""
+    best = words.best_arm(report.comparison) if report.comparison else None
+    if report.comparison and best:
+        told = advice.narrow(report.comparison, advice.advice(report.comparison, best))
+        if told is not None:
+            yield told
 
 
 def badges(several: Several) -> list[str]:
@@ -122,7 +137,8 @@ def _models(several: Several) -> Section:
         *("off where it is slower", "turns at", "accepted", "$ / 1M"),
     )
     kind = several.kinds[0] if len({r.kind for _, r in several.parts}) == 1 else ""
-    table = Table(columns, tuple(rows), words=True, notes=tuple(_priced(several)))
+    fewer = [f"{name}: {told}" for name, report in several.parts for told in _sets(report)]
+    table = Table(columns, tuple(rows), words=True, notes=(*fewer, *_priced(several)))
     return Section("models", "What it earns", kind, (table,))
 
 

@@ -343,6 +343,8 @@ def _elsewhere(comparison: Comparison, told: Advice) -> Iterable[str]:
             "a draft, or with a smaller K (`specctl bench schedule` on a sweep of K), or add "
             "servers before batches grow so far" + (f"; it turns at {turns}." if turns else ".")
         )
+        if doubt := advised.alone(slower, told.surely):
+            yield f"Slower {doubt.removeprefix(', ')}: not certain among all comparisons."
     if under := [load for load in told.under if load in left]:
         yield (
             f"At {batches(under)} {told.arm} is under the target of {comparison.target:g}, which "
@@ -357,7 +359,7 @@ def _elsewhere(comparison: Comparison, told: Advice) -> Iterable[str]:
 
 def _from(told: Advice) -> str:
     text = advised.off(told)
-    return text[0].upper() + text[1:]
+    return text[0].upper() + text[1:] + ("," if "," in text else "")
 
 
 def verdict_words(comparison: Comparison) -> str:

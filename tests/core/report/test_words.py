@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from speccli.core.bench.results import Client, Result
+from speccli.core.bench.results import Client, Result, RowClient
 from speccli.core.report import words
 from speccli.core.report.advice import advice
 from speccli.core.values import Number
@@ -23,7 +23,7 @@ def test_the_answer_names_the_arm_the_batches_and_where_it_is_slower() -> None:
     told = words.answer(report(two(b1=1.9, b8=1.7, b128=0.8)))
     assert told.startswith("Yes, up to batch 8: eagle3 yields 1.9")
     assert "as many output tokens per second as no speculation at batch 1 and 1.7" in told
-    assert "Turn it off from batch 128 on, where it is slower (0.80 [" in told
+    assert "Turn it off at batch 128, the largest measured, where it is slower (0.80 [" in told
     assert told.endswith("], interpolated between 8 and 128.")
 
 
@@ -88,7 +88,9 @@ def test_one_arm_alone_cannot_be_compared_and_the_report_goes_on() -> None:
 def test_actions_keep_to_what_was_measured() -> None:
     first, *others = words.actions(report(whole()))
     assert first.startswith("Serve with eagle3 while a server has 1 to 64 requests at once")
-    assert any("From batch 128 on serve without a draft" in each for each in others)
+    assert any(
+        "At batch 128, the largest measured, serve without a draft" in each for each in others
+    )
     assert any(each.startswith("Measure again with more repeats") for each in others)
 
 
@@ -181,12 +183,48 @@ def test_a_load_counts_by_its_interval_alone_and_what_is_not_certain_is_said() -
         "That it pays is certain among all 4 comparisons at batch 1, else by intervals taken alone."
     )
     assert words.split(answer)[0] == answer[: answer.index(" Turn it off")]
-    assert "Turn it off from batch 128 on" in answer
+    assert "Turn it off at batch 128, the largest measured, where" in answer
     assert "; it turns at about 60 [" in answer
     assert "Not told at batch 64 (0.99 [" in answer
     assert any(
         "it is not told whether eagle3 is faster or slower" in x for x in words.actions(made)
     )
+
+
+def test_slower_is_judged_against_none_and_not_against_the_target() -> None:
+    """0.85 is certain to be under 1.1, and may be chance against 1."""
+    made = report(noisy(two(b1=1.9, b8=1.7), 0.07, b64=0.92, b128=0.5))
+    assert made.comparison is not None
+    (at_64, at_128) = (made.comparison.of("eagle3", (each, None))[0] for each in (64, 128))
+    assert (at_64.verdict.word, at_64.verdict.slower) == ("FAIL", False)
+    assert at_64.verdict.reason.endswith(
+        "is under 1.1, slower than the baseline by its interval alone"
+    )
+    assert (at_128.verdict.word, at_128.verdict.slower) == ("FAIL", True)
+    assert "Turn it off from batch 64 on, where it is slower (0." in words.answer(made)
+    assert ", at 64 by its interval alone); it turns at about" in words.answer(made)
+    assert "Slower at 64 by its interval alone: not certain among all comparisons." in (
+        words.actions(made)
+    )
+    assert not any("alone" in each for each in words.actions(report(two(b1=1.9, b8=0.7))))
+
+
+def test_where_the_load_generator_was_held_up_nothing_is_advised() -> None:
+    """A client that cannot keep up makes the faster arm look slow, at the very loads that count."""
+    result = two(b1=1.9, b8=1.7, b64=0.8, b128=0.7)
+    late = RowClient(3.0, 1.0, 0.03, saturated=True, reason="its timers fired 30 ms late")
+    held = tuple(replace(r, client=late) if r.batch in {64, 128} else r for r in result.rows)
+    made = report(replace(result, rows=held))
+    assert made.comparison is not None
+    told = advice(made.comparison, "eagle3")
+    assert (told.slower, told.crossover) == ((), None)
+    assert told.open == ((64, None), (128, None))
+    answer = words.answer(made)
+    assert "Turn it off" not in answer
+    assert "turns at" not in answer
+    assert answer.count("the load generator held up") == 2
+    assert not any("serve without" in each for each in words.actions(made))
+    assert "Turn it off" in words.answer(report(result))
 
 
 def test_a_load_at_which_datasets_disagree_is_neither_faster_nor_slower() -> None:
@@ -227,7 +265,7 @@ def test_every_other_arm_has_a_line_of_its_own() -> None:
     told = words.actions(report(bench(arms, batches=(1, 8), prompts=40, noise=QUIET)))
     lines = [each for each in told if each.startswith(("p-eagle:", "ngram:"))]
     assert lines[0].startswith("p-eagle: faster at batch 1 (1.")
-    assert "slower from batch 8 on (0." in lines[0]
+    assert "slower at batch 8, the largest measured (0." in lines[0]
     assert lines[1].startswith("ngram: slower at every batch measured (0.")
 
 
