@@ -120,7 +120,7 @@ def routing() -> list[str]:
     told = mixtures()
     lines = [
         "| experts apart by | batch 1 | batch 32 | 32 less 1 | same answers "
-        "| less dense, at 32 | dense answers, at 32 |",
+        "| less dense, at 32 | the dense model's answers, at 32 |",
         "|---|---|---|---|---|---|---|",
     ]
     for name, rows in told.items():

@@ -14,19 +14,54 @@ TEXT = counted.DOC.read_text(encoding="utf-8")
 PROSE = re.sub(r"<!-- (\w+) -->.*?<!-- end -->", "", TEXT, flags=re.DOTALL)
 
 
+NUMBER = r"(?<![\d.,])\d[\d,]*(?:\.\d+)?(?![\d])"
+
+
 @pytest.mark.parametrize("name", counted.TABLES)
 def test_its_tables_are_the_evidence(name: str) -> None:
     made = "\n".join(counted.TABLES[name]())
     assert f"<!-- {name} -->\n\n{made}\n\n<!-- end -->" in TEXT
 
 
-def test_its_prose_has_no_figure_that_the_evidence_has_not() -> None:
-    known = " ".join(line for table in counted.TABLES.values() for line in table())
+def _plain(number: str) -> str:
+    return f"{float(number):.3f}" if "." in number else number
+
+
+def _known() -> set[str]:
+    """Every number of the tables, and of the files that prose tells of, whole and to 3 decimals."""
+    tables = " ".join(line for table in counted.TABLES.values() for line in table())
+    found = set(re.findall(NUMBER, tables))
     for name in ("cpu-drift-delay.json", "cpu-lossless-one-verdict.json"):
-        known += (counted.EVIDENCE / name).read_text(encoding="utf-8")
-    told = set(re.findall(r"\b0\.\d{3}\b|\b[\d,]+(?= drafts)", PROSE))
+        text = (counted.EVIDENCE / name).read_text(encoding="utf-8")
+        found |= {_plain(each) for each in re.findall(NUMBER, text)}
+    return found
+
+
+def _untold(prose: str) -> set[str]:
+    known = _known()
+    told = set(re.findall(rf"\b0\.\d{{3}}\b|{NUMBER}(?= drafts)", prose))
     assert len(told) >= 8
-    assert {figure for figure in told if figure not in known} == set()
+    return {figure for figure in told if figure not in known}
+
+
+def test_its_prose_has_no_figure_that_the_evidence_has_not() -> None:
+    assert _untold(PROSE) == set()
+
+
+@pytest.mark.parametrize("wrong", ["0.124", "29 drafts", "3,97 drafts", "721,4 drafts"])
+def test_a_part_of_a_number_is_not_a_number_of_the_evidence(wrong: str) -> None:
+    assert _untold(f"{PROSE} {wrong}") == {wrong.removesuffix(" drafts")}
+
+
+def test_a_difference_stands_in_prose_with_the_interval_that_the_tables_give_it() -> None:
+    """No equality is told beyond its interval."""
+    tables = " ".join(line for table in counted.TABLES.values() for line in table())
+    pairs = re.findall(r"[-+]?\d\.\d{3} ± \d\.\d{3}", PROSE)
+    assert len(pairs) >= 5
+    assert [each for each in pairs if f" {each} " not in tables] == []
+    assert "as much" not in PROSE.partition("## How soon")[0].replace(
+        "by as much as its logits", ""
+    )
 
 
 def test_rows_are_of_the_cpu_and_of_the_same_prompts() -> None:
