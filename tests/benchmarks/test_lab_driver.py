@@ -219,6 +219,54 @@ def test_contaminated_rows_are_said_and_are_more_to_do(
     assert "1 rows are contaminated" in capsys.readouterr().out
 
 
+def test_a_row_that_breaks_off_each_time_is_measured_once_more_and_then_left(
+    places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prompts that are too long for a server are so at each call."""
+    measured, healthy = [], False
+
+    def too_long(*_: object, **__: object) -> tuple[int, str]:
+        measured.append(1)
+        row = {"arm": "k1", "batch": 8, "rate": None, "dataset": "sharegpt", "repeat": 0}
+        row |= {"state": "partial", "errors": 4, "requests": 96, "error_kinds": {"HTTP 400": 4}}
+        row |= {"state": "ok", "errors": 0} if healthy else {}
+        row["started"] = f"{len(measured)}"
+        kept(places, "8b-k-sweep", complete=True, arms=ARMS, rows=[row, *rows("ok")])
+        return 1, ""
+
+    monkeypatch.setattr(measure, "specctl", too_long)
+    monkeypatch.setattr(up, "is_up", lambda *_: True)
+    group = small("8b-k", "baseline", "k1")
+    assert [measure.measure(places, group) for _ in range(4)] == [1, 2, 2, 2]
+    assert len(measured) == 2
+    said = capsys.readouterr().out
+    assert said.count("1 rows are contaminated or broke off") == 1
+    assert said.count("1 rows break off each time (HTTP 400) and are left") == 3
+    assert said.count("measured before; 1 rows") == 2
+    assert measure.done(places, group, group.benches[0])
+    noted = places.work / "given-up/8b-k-sweep.json"
+    assert f"remove {noted}" in said
+    (places.work / "results/8b-k-sweep.json").unlink()  # measured anew, it may break off once
+    assert measure.measure(places, group) == 1
+    assert not noted.exists()
+    healthy = True
+    assert measure.measure(places, group) == 0
+    assert len(measured) == 4
+
+
+def test_a_row_that_was_not_measured_again_is_not_given_up(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call whose time is up before it comes to it."""
+    row = {"state": "partial", "errors": 4, "requests": 96, "started": "1"}
+    kept(places, "8b-k-sweep", complete=True, arms=ARMS, rows=[row])
+    monkeypatch.setattr(measure, "specctl", lambda *_, **__: (130, ""))
+    monkeypatch.setattr(up, "is_up", lambda *_: True)
+    group = small("8b-k", "baseline", "k1")
+    assert [measure.measure(places, group) for _ in range(3)] == [1, 1, 1]
+    assert not measure.done(places, group, group.benches[0])
+
+
 @pytest.mark.parametrize("text", ['{"complete": tr', "[]"])
 def test_a_result_that_is_not_whole_is_named(
     places: Places, text: str, capsys: pytest.CaptureFixture[str]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -70,8 +71,9 @@ def _measured(places: Places, group: Group, bench: Bench) -> int:
     there = [arm for arm in arms_of(group, bench) if up.is_up(places, group, arm)]
     try:
         if complete(file, there):
-            say(f"{name}: measured before")
-            return 0
+            left = _left(file)
+            say(f"{name}: measured before{left and f'; {left}'}")
+            return 2 if left else 0
     except Stop as stop:
         say(f"{name}: {stop}")
         return 2
@@ -83,14 +85,22 @@ def _measured(places: Places, group: Group, bench: Bench) -> int:
         return 2 if arms_of(group, bench) else 0
     say(f"{name}: about {bench.seconds} s, {places.left_s:.0f} s left")
     words = line(places, replace(group, arms=tuple(there)), bench)
+    before = places_.read(file)
+    if not before:
+        _kept(file).unlink(missing_ok=True)  # of a bench that was measured before, and removed
     code, _ = specctl(places, words, limit_s=places.left_s - 10)
     say(f"{name}: ended with {code}")
-    again = contaminated(places_.read(file))
+    _give_up(file, before)
+    again = contaminated(places_.read(file), given_up(file))
     if again:
         say(
             f"{name}: {again} rows are contaminated or broke off; the same call measures them again"
         )
-    return 1 if again and code == 1 else {0: 0, 1: 0, 130: 1}.get(code, 2)
+    left = _left(file)
+    if left:
+        say(f"{name}: {left}")
+    done = 2 if left else 0
+    return 1 if again and code == 1 else {0: done, 1: done, 130: 1}.get(code, 2)
 
 
 def complete(file: Path, arms: Sequence[Arm] = ()) -> bool:
@@ -102,18 +112,69 @@ def complete(file: Path, arms: Sequence[Arm] = ()) -> bool:
     told = places_.read(file)
     names = {str(arm.get("name")) for arm in told.get("arms", ()) if isinstance(arm, dict)}
     asked = {arm.label or arm.name for arm in arms}
-    return bool(told.get("complete")) and asked <= names and not contaminated(told)
+    return bool(told.get("complete")) and asked <= names and not contaminated(told, given_up(file))
 
 
-def contaminated(told: Mapping[str, Any]) -> int:
-    """Rows of a bench while whose measuring something else was at work, or their server ended."""
-    rows = [row for row in told.get("rows", ()) if isinstance(row, dict)]
-    return sum(row.get("state") == "contaminated" or _broken(row) for row in rows)
+def contaminated(told: Mapping[str, Any], given_up: Collection[str] = ()) -> int:
+    """Rows of a bench while whose measuring something else was at work, or their server ended.
+
+    `given_up`: rows that broke off each time; they are not measured for ever.
+    """
+    broken = _broken(told).keys() - set(given_up)
+    return len(broken) + len([row for row in _rows(told) if row.get("state") == "contaminated"])
 
 
-def _broken(row: Mapping[str, Any]) -> bool:
-    """More than 1 % of its requests failed: nothing can be judged by it."""
-    return row.get("state") == "partial" and 99 * row.get("errors", 0) > row.get("requests", 0)
+def given_up(file: Path) -> list[str]:
+    """Rows of a bench that broke off, were measured once more, and broke off again.
+
+    Raises:
+        Stop: what is kept of them is not whole.
+    """
+    return list(places_.read(_kept(file)))
+
+
+def _kept(file: Path) -> Path:
+    return file.parent.parent / "given-up" / file.name
+
+
+def _give_up(file: Path, before: Mapping[str, Any]) -> None:
+    """Note what broke off before, was measured again, and broke off again."""
+    former = _broken(before)
+    twice = {
+        name: row.get("error_kinds")
+        for name, row in _broken(places_.read(file)).items()
+        if name in former and row.get("started") != former[name].get("started")
+    }
+    if twice:
+        _kept(file).parent.mkdir(parents=True, exist_ok=True)
+        kept = {**places_.read(_kept(file)), **twice}
+        _kept(file).write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
+
+def _left(file: Path) -> str:
+    """What is said of rows that were given up and are still broken; empty where none is."""
+    left = [row for name, row in _broken(places_.read(file)).items() if name in given_up(file)]
+    kinds = sorted({str(kind) for row in left for kind in row.get("error_kinds") or ()})
+    why = f" ({', '.join(kinds)})" if kinds else ""
+    return (
+        f"{len(left)} rows break off each time{why} and are left; "
+        f"to measure them again, remove {_kept(file)}"
+        if left
+        else ""
+    )
+
+
+def _rows(told: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [row for row in told.get("rows", ()) if isinstance(row, dict)]
+
+
+def _broken(told: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Rows more than 1 % of whose requests failed, by name: nothing can be judged by them."""
+    return {
+        " ".join(str(row.get(what)) for what in ("arm", "batch", "rate", "dataset", "repeat")): row
+        for row in _rows(told)
+        if row.get("state") == "partial" and 99 * row.get("errors", 0) > row.get("requests", 0)
+    }
 
 
 def line(places: Places, group: Group, bench: Bench) -> list[str]:
