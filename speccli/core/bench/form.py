@@ -57,9 +57,6 @@ def consistent(result: Result) -> None:
         if row.key in seen:
             raise FormError(f"rows[{i}] is there twice ({row.label})")
         seen.add(row.key)
-        lists = [getattr(row.samples, each.name) for each in fields(Samples)]
-        if len({len(each) for each in lists if each}) > 1:
-            raise FormError(f"rows[{i}].samples has lists of different lengths")
     for i, arm in enumerate(result.arms):
         if arm.gpu_count < 1:
             raise FormError(f"arms[{i}].gpu_count is {arm.gpu_count}; it must be at least 1")
@@ -99,6 +96,9 @@ def _measured(row: Row, place: str) -> None:
     Raises:
         FormError: they are not.
     """
+    lists = [getattr(row.samples, each.name) for each in fields(Samples)]
+    if len({len(each) for each in lists if each}) > 1:
+        raise FormError(f"{place}.samples has lists of different lengths")
     for name, load in (("batch", row.batch), ("rate", row.rate), ("duration_s", row.duration_s)):
         if load == 0 and (name != "duration_s" or row.requests):
             raise FormError(f"{place}.{name} is 0; it must be above 0")

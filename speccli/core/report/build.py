@@ -146,7 +146,12 @@ def _compared(
 
 
 def _scheduled(result: Result, baseline: str | None) -> Schedule | None:
-    """Where the bench is a sweep of K; any other has no schedule, and needs no word about it."""
+    """Where the bench is a sweep of K; any other has no schedule, and needs no word about it.
+
+    None either where the load generator was held up: what K costs is partly its own.
+    """
+    if any(row.client and row.client.saturated for row in result.rows if row.usable):
+        return None
     try:
         return schedule(result, baseline=baseline) if _is_sweep(result) else None
     except UsageError:

@@ -11,6 +11,7 @@ from tests.support.benches import PLAIN, Noise, Planted, bench, sweep
 from tests.support.reports import report, whole
 
 QUIET = Noise(run=0.004, prompt=0.03)
+LATE = RowClient(3.0, 1.0, 0.03, saturated=True, reason="its timers fired 30 ms late")
 
 
 def two(**speedups: float) -> Result:
@@ -125,9 +126,12 @@ def test_what_makes_the_numbers_doubtful_comes_before_what_to_make_of_them() -> 
 
 def test_a_sweep_ends_in_a_schedule() -> None:
     curves = {3: {1: 1.9, 128: 0.77}, 1: {1: 1.5, 128: 0.9}}
-    made = report(sweep(curves, batches=(1, 128), prompts=20, noise=QUIET))
+    result = sweep(curves, batches=(1, 128), prompts=20, noise=QUIET)
+    made = report(result)
     assert made.schedule is not None
     assert any(each.startswith("Let K fall with the batch") for each in words.actions(made))
+    held = tuple(replace(r, client=LATE) if r.batch == 128 else r for r in result.rows)
+    assert report(replace(result, rows=held)).schedule is None
 
 
 def test_simulated_and_stand_in_are_badges() -> None:
@@ -212,8 +216,7 @@ def test_slower_is_judged_against_none_and_not_against_the_target() -> None:
 def test_where_the_load_generator_was_held_up_nothing_is_advised() -> None:
     """A client that cannot keep up makes the faster arm look slow, at the very loads that count."""
     result = two(b1=1.9, b8=1.7, b64=0.8, b128=0.7)
-    late = RowClient(3.0, 1.0, 0.03, saturated=True, reason="its timers fired 30 ms late")
-    held = tuple(replace(r, client=late) if r.batch in {64, 128} else r for r in result.rows)
+    held = tuple(replace(r, client=LATE) if r.batch in {64, 128} else r for r in result.rows)
     made = report(replace(result, rows=held))
     assert made.comparison is not None
     told = advice(made.comparison, "eagle3")
