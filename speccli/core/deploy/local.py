@@ -120,6 +120,8 @@ def _carry_out(
     """The engine as it is asked for, and the record."""
     here = standing.here
     with standing.held():
+        if asked.restores is not None and here.record() is None:
+            raise DeletedError(f"{here.name} was deleted meanwhile", hint="specctl list")
         told, launch, known = _next(here, asked, made, judged, found, launcher)
         change, told, runs = _started(here, told, launch, known, asked, standing.say)
     outcome = LocalOutcome(

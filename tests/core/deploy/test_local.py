@@ -244,6 +244,14 @@ def test_a_record_that_was_deleted_is_not_written_again(tmp_path: Path) -> None:
             pytest.fail("it is another one's now")
 
 
+def test_a_revision_of_what_is_deleted_meanwhile_is_not_restored(
+    deploy: Deploy, tmp_path: Path
+) -> None:
+    with pytest.raises(DeletedError, match="tiny was deleted meanwhile"):
+        deploy(restores=1)
+    assert not is_kept(tmp_path, "tiny")
+
+
 def test_who_waits_for_another_says_so_and_not_for_ever(tmp_path: Path) -> None:
     here, said = here_of(tmp_path), list[str]()
     with alone(here, print) as standing:
