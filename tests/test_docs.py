@@ -42,6 +42,19 @@ def test_the_readme_says_how_to_call_it_before_it_calls_it() -> None:
     assert re.search(r"^VENV := \.venv$", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
 
+def test_what_make_is_told_to_make_it_makes() -> None:
+    makes = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    written = [*PAGES, *(ROOT / "benchmarks").rglob("*.md"), *(ROOT / "benchmarks/lab").iterdir()]
+    told = {
+        (page.name, target)
+        for page in written
+        if page.is_file() and page.suffix in {"", ".md", ".py", ".sh"}
+        for target in re.findall(r"`make ([a-z][a-z-]*)", page.read_text().replace("\\`", "`"))
+    }
+    assert told
+    assert not {(page, target) for page, target in told if target not in makes}
+
+
 def test_every_setting_is_documented() -> None:
     text = (ROOT / "docs" / "settings.md").read_text()
     missing = [field.name for field in fields(Settings) if f"`{field.name}`" not in text]
