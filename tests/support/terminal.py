@@ -57,6 +57,9 @@ class Terminal:
 def on_a_terminal(*words: str, folder: Path, term: str = "xterm-256color") -> Iterator[Terminal]:
     """`specctl WORDS` on a terminal."""
     far_end, end = pty.openpty()
+    modes = termios.tcgetattr(end)
+    modes[3] |= termios.NOFLSH  # else what was written and is not read yet is gone at a Ctrl-C
+    termios.tcsetattr(end, termios.TCSANOW, modes)
     with subprocess.Popen(
         [sys.executable, "-m", "speccli", *words],
         stdin=end,
