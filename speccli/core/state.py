@@ -60,6 +60,22 @@ def ensure_writable(path: Path, *, hint: str = _HINT) -> None:
         raise unwritable(error, path, UsageError, hint=hint) from error
 
 
+def replace_whole(path: Path, text: str) -> None:
+    """Replace a file by one that is wholly written, with the mode that any new file has.
+
+    Raises:
+        OSError: it cannot be written; it is as it was, and nothing is left beside it.
+    """
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except BaseException:  # Ctrl-C too: nobody else would take it away
+        with suppress(OSError):
+            part.unlink()
+        raise
+
+
 def write_atomic(path: Path, text: str) -> None:
     """Replace a file by one that is wholly written, or leave it as it was.
 

@@ -33,6 +33,7 @@ from speccli.core.engines.local import HOST, last_error
 from speccli.core.errors import ExitCode, SpecctlError, UnreachableError, UsageError
 from speccli.core.kube.proof import Ask
 from speccli.core.kube.record import Record, from_text
+from speccli.core.locks import taken_by
 from speccli.core.state import StateError, write_atomic
 
 RECORD = "record.json"
@@ -357,17 +358,11 @@ def _claim(here: Here, file: IO[str]) -> None:
     Raises:
         SpecctlError: somebody else has it.
     """
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        file.seek(0)
+    if (other := taken_by(file)) is not None:
         raise SpecctlError(
-            f"{here.name} is being deployed by process {file.read().strip() or 'unknown'}",
+            f"{here.name} is being deployed by process {other}",
             hint="wait for it, or interrupt it: what it started goes on",
-        ) from error
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
+        )
 
 
 def ask_at(url: str, answer_s: float) -> Ask:

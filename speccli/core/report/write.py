@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from speccli.core.report.card import card
 from speccli.core.report.document import document
 from speccli.core.report.markdown import markdown
 from speccli.core.report.page import page
+from speccli.core.state import replace_whole
 from speccli.core.views.document import json_text
 
 CARD = "skill-inference-server.md"
@@ -52,14 +52,7 @@ def save(files: Mapping[Path, str], *, force: bool = False) -> list[Path]:
                 )
         for path, text in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            part = path.with_name(f".{path.name}.part")
-            try:
-                part.write_text(text, encoding="utf-8")
-                part.replace(path)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    part.unlink()
-                raise
+            replace_whole(path, text)
     except OSError as error:
         raise unwritable(error, path, UsageError, hint="give --out DIR") from error
     return list(files)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import re
@@ -18,6 +17,7 @@ from draft_training.job import ANSWERS_FREE, METHODS, from_dict
 from speccli.core.bench import datasets
 from speccli.core.bench.datasets import Prompts
 from speccli.core.errors import UsageError, unwritable
+from speccli.core.state import replace_whole
 from speccli.core.training import mix, near
 
 STAGES = ("prompts", "answers", "train", "export")
@@ -144,8 +144,8 @@ def prepare(wanted: Wanted) -> Prepared:
     _same_as_before(file, document)
     try:
         (wanted.out / "work").mkdir(parents=True, exist_ok=True)
-        _write(Path(document["prompts"]), lines + tests)
-        _write(file, json.dumps(document, indent=1))
+        replace_whole(Path(document["prompts"]), lines + tests)
+        replace_whole(file, json.dumps(document, indent=1))
     except OSError as error:
         raise unwritable(error, error.filename or wanted.out, UsageError) from error
     return Prepared(
@@ -379,14 +379,3 @@ def _flat(document: Mapping[str, Any], before: str = "") -> dict[str, Any]:
         else:
             made[f"{before}{key}"] = value
     return made
-
-
-def _write(path: Path, text: str) -> None:
-    held = path.with_name(path.name + ".part")
-    try:
-        held.write_text(text, encoding="utf-8")
-        held.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            held.unlink()
-        raise

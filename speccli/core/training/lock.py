@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from speccli.core.errors import SpecctlError, UsageError, unwritable
+from speccli.core.locks import taken_by
 
 LOCK = ".training"
 """Held by the process that trains in a folder, whose id is in it."""
@@ -32,17 +31,11 @@ def alone(out: Path) -> Iterator[None]:
     except OSError as error:
         raise unwritable(error, out, UsageError, hint="--out DIR") from error
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            file.seek(0)
+        if (other := taken_by(file)) is not None:
             raise SpecctlError(
-                f"process {file.read().strip() or 'unknown'} is training in {out}",
+                f"process {other} is training in {out}",
                 hint="wait for it or interrupt it; or give another --out",
-            ) from error
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+            )
         try:
             yield
         except UsageError:

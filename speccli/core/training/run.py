@@ -17,6 +17,7 @@ from typing import Any
 
 from draft_training.job import from_dict, recipe
 from speccli.core.errors import SpecctlError, UsageError
+from speccli.core.state import replace_whole
 from speccli.core.training.job import Prepared
 from speccli.core.training.package import package
 
@@ -117,9 +118,7 @@ def _done(path: Path) -> dict[str, Any]:
 
 
 def _keep(path: Path, done: Mapping[str, Any]) -> None:
-    held = path.with_suffix(".part")
-    held.write_text(json.dumps(done, indent=1), encoding="utf-8")
-    held.replace(path)
+    replace_whole(path, json.dumps(done, indent=1))
 
 
 @contextlib.contextmanager
