@@ -171,15 +171,23 @@ def test_the_real_parser_takes_the_line_of_every_built_in_recipe(vllm_python: Pa
         }, name
 
 
-@pytest.mark.parametrize("measured", [True, False], ids=["on-a-real-pair", "planted-with-changes"])
+@pytest.mark.parametrize(
+    ("curves", "falls"),
+    [
+        (None, True),
+        ({3: {1: 1.9, 8: 1.6, 32: 0.8}, 1: {1: 1.4, 8: 1.4, 32: 1.2}}, True),
+        ({3: {1: 1.9, 8: 1.6, 32: 1.4}, 1: {1: 1.4, 8: 1.4, 32: 1.3}}, False),
+    ],
+    ids=["on-a-real-pair", "planted-with-changes", "planted-with-one"],
+)
 def test_the_schedule_of_a_sweep_is_the_real_configurations(
-    measured: bool, vllm_python: Path, smollm2_dir: Path
+    curves: dict[int, dict[int, float]] | None, falls: bool, vllm_python: Path, smollm2_dir: Path
 ) -> None:
-    """Of a sweep of K on real servers, and of one whose K falls: vLLM's own SpeculativeConfig."""
-    falling = {3: {1: 1.9, 8: 1.6, 32: 0.8}, 1: {1: 1.4, 8: 1.4, 32: 1.2}}
-    planted = sweep(falling, batches=(1, 8, 32), prompts=20, noise=Noise(run=0.002, prompt=0.02))
-    found = schedule(read(SWEEP) if measured else planted, max_num_seqs=32)
-    assert found.needed is not measured
+    """Of a sweep of K on real servers, and of planted ones: vLLM's own SpeculativeConfig."""
+    noise = Noise(run=0.002, prompt=0.02)
+    swept = sweep(curves, batches=(1, 8, 32), prompts=20, noise=noise) if curves else read(SWEEP)
+    found = schedule(swept, max_num_seqs=32)
+    assert found.needed is falls
     emitted = found.config()
     assert emitted is not None
     config = emitted | {"method": "eagle3", "model": str(SMOLLM2_HEAD)}

@@ -24,6 +24,11 @@ from speccli.core.sizing.cudagraphs import dense
 
 GAIN = 0.03
 """What a smaller K must earn before it is worth a range of its own."""
+DOUBT = 1 / 6
+"""Chance at most that the smaller K is the slower one, by what was measured.
+
+No interval of 95 % is asked for: one K is a choice too, and it is wrong where the other is right.
+"""
 Rows = tuple[tuple[int, int, int], ...]
 
 
@@ -120,7 +125,8 @@ def schedule(
             "K by batch size needs two batches at which every K was measured",
             hint="bench run --batch 1,8,32,64,128 for each K",
         )
-    chosen, unsure = _choose(batches, logs, rows, sweep)
+    swept = _Swept(rows, sweep, logs)
+    chosen = _choose(swept, batches)
     changes = tuple(_changes(batches, logs, chosen, rows, sweep))
     ranges = _ranges(changes, chosen[batches[0]], max(max_num_seqs or 0, batches[-1]))
     first = next(arm for arm in result.arms if arm.name == sweep[max(sweep)])
@@ -141,73 +147,115 @@ def schedule(
         lookup=_checked(ranges, changes),
         notes=(
             *_of_what(result),
-            *(_starts(result, sweep, ranges) if len(ranges) > 1 else ()),
-            *unsure,
-            *_notes(batches, logs, chosen, sweep),
+            *(_starts(result, swept, ranges) if len(ranges) > 1 else ()),
+            *_doubts(swept, chosen),
+            *_notes(batches, chosen, sweep),
         ),
         arms=sweep,
     )
 
 
-def _choose(
-    batches: Sequence[int],
-    logs: dict[int, dict[int, float]],
-    rows: Sequence[Row],
-    sweep: dict[int, str],
-) -> tuple[dict[int, int], list[str]]:
-    """K at each measured batch, lower only where it surely pays; and where that is not sure."""
-    now, begin = _first(batches, logs)
-    chosen, unsure = {}, []
-    for i, batch in enumerate(batches):
-        here = logs[batch]
-        best = max((k for k in here if k <= now), key=lambda k: here[k])
-        lead = here[best] - here[now]
-        if lead > math.log1p(GAIN):
-            said = f"at batch {batch} K = {best} was {_percent(lead)} faster than {now}"
-            width = _width(rows, sweep[now], sweep[best], batch)
-            if i < begin:
-                unsure.append(f"{said}; K is not raised again, and a larger one pays later")
-            elif width is not None and lead - width > math.log1p(GAIN):
-                now = best
-            else:
-                why = "measured once"
-                if width is not None:
-                    ends = f"{_percent(lead - width)} to {_percent(lead + width)}"
-                    why = f"its interval, {ends}, does not clear 3 %"
-                unsure.append(f"{said}, {why}: K is not changed there (more --repeats would tell)")
-        chosen[batch] = now
-    return chosen, unsure
+@dataclass(frozen=True, slots=True)
+class _Swept:
+    """What was measured of every K."""
+
+    rows: Sequence[Row]
+    arms: dict[int, str]
+    logs: dict[int, dict[int, float]]
+    """By batch, then K: the log of the rate over that of the largest K."""
+
+    def lead(self, batch: int, smaller: int, larger: int) -> float:
+        """Log of the rate with the smaller K over that with the larger."""
+        return self.logs[batch][smaller] - self.logs[batch][larger]
+
+    def width(self, batch: int, smaller: int, larger: int, alpha: float = ALPHA) -> float | None:
+        """Half of the interval of `lead`, mean of the datasets; None: measured once."""
+        found, _ = pairing.pairs(self.rows, self.arms[larger], [self.arms[smaller]])
+        widths = [
+            contrast.width(alpha) if contrast is not None else None
+            for pair, contrast in zip(found, pairing.contrasts(found, pairing.RATE), strict=True)
+            if pair.load[0] == batch
+        ]
+        known = [width for width in widths if width is not None]
+        return math.hypot(*known) / len(known) if known and len(known) == len(widths) else None
+
+    def likely(self, batch: int, smaller: int, larger: int) -> bool:
+        """Whether the smaller K was faster by more than `GAIN`, and likely is."""
+        lead = self.lead(batch, smaller, larger)
+        if lead <= math.log1p(GAIN):
+            return False
+        width = self.width(batch, smaller, larger, DOUBT)
+        return width is not None and lead > width
+
+
+def _choose(swept: _Swept, batches: Sequence[int]) -> dict[int, int]:
+    """K at each measured batch: of all that only fall, what was fastest over the batches.
+
+    Every batch counts alike, and a fall costs `GAIN`; so one K is left only for what earns more.
+    """
+    paths: dict[int, tuple[float, tuple[int, ...]]] = {
+        k: (log, (k,)) for k, log in swept.logs[batches[0]].items()
+    }
+    for batch in batches[1:]:
+        before, paths = paths, {}
+        for k, log in swept.logs[batch].items():
+            score, path = before[k]
+            for larger, (held, so_far) in before.items():
+                fallen = held - math.log1p(GAIN)
+                if larger > k and fallen > score and swept.likely(batch, k, larger):
+                    score, path = fallen, so_far
+            paths[k] = score + log, (*path, k)
+    chosen = dict(zip(batches, max(paths.values())[1], strict=True))
+    if 0 in swept.arms and not any(
+        swept.lead(batch, k, 0) > math.log1p(GAIN) for batch, k in chosen.items()
+    ):
+        return dict.fromkeys(batches, 0)
+    return chosen
+
+
+def _doubts(swept: _Swept, chosen: dict[int, int]) -> list[str]:
+    """Where another K was faster, and where a fall is likely and no more."""
+    told, first = [], next(iter(chosen.values()))
+    before = first
+    for batch, k in chosen.items():
+        here = swept.logs[batch]
+        best = max(here, key=lambda k: here[k])
+        if swept.lead(batch, best, k) > math.log1p(GAIN):
+            told.append(_passed_over(swept, batch, best, k, first))
+        elif k < before and swept.lead(batch, k, before) <= (
+            width := swept.width(batch, k, before) or 0.0
+        ):
+            ends = _ends(swept.lead(batch, k, before), width)
+            said = _faster(swept, batch, k, before)
+            told.append(f"{said}, {ends}: likely, not sure; more --repeats would tell")
+        before = k
+    return told
+
+
+def _passed_over(swept: _Swept, batch: int, best: int, k: int, first: int) -> str:
+    """Why a batch does not have the K that was fastest there."""
+    said = _faster(swept, batch, best, k)
+    if best > first:
+        return f"{said}; to begin with it and fall later earns less"
+    if best > k:
+        return f"{said}; K is not raised again"
+    if swept.likely(batch, best, k):
+        return f"{said}; K is not raised again, and a larger one pays later"
+    width = swept.width(batch, best, k)
+    why = "measured once" if width is None else _ends(swept.lead(batch, best, k), width)
+    return f"{said}, {why}: K is not changed there (more --repeats would tell)"
+
+
+def _faster(swept: _Swept, batch: int, best: int, k: int) -> str:
+    return f"at batch {batch} K = {best} was {_percent(swept.lead(batch, best, k))} faster than {k}"
 
 
 def _percent(lead: float) -> str:
     return f"{100 * math.expm1(lead):.0f} %"
 
 
-def _first(batches: Sequence[int], logs: dict[int, dict[int, float]]) -> tuple[int, int]:
-    """The K to begin with, and the place of the batch that decides it.
-
-    The largest of those about as fast as the fastest at the smallest batch: a smaller one would
-    keep it from all others. Where that is none, but a K leads later, it is that one. 0 where none
-    leads anywhere.
-    """
-    for place, batch in enumerate(batches):
-        most = max(logs[batch].values())
-        first = max(k for k, log in logs[batch].items() if most - log <= math.log1p(GAIN))
-        if first and logs[batch][first] - logs[batch].get(0, -math.inf) > math.log1p(GAIN):
-            return first, place
-    return 0, 0
-
-
-def _width(rows: Sequence[Row], one: str, other: str, batch: int) -> float | None:
-    """Half of the interval of the log of other / one, mean of the datasets."""
-    found, _ = pairing.pairs(rows, one, [other])
-    widths = [
-        contrast.width(ALPHA) if contrast is not None else None
-        for pair, contrast in zip(found, pairing.contrasts(found, pairing.RATE), strict=True)
-        if pair.load[0] == batch
-    ]
-    known = [width for width in widths if width is not None]
-    return math.hypot(*known) / len(known) if known and len(known) == len(widths) else None
+def _ends(lead: float, width: float) -> str:
+    return f"its interval {_percent(lead - width)} to {_percent(lead + width)}"
 
 
 def _changes(
@@ -285,30 +333,24 @@ def _of_what(result: Result) -> list[str]:
     return [f"STAND-IN: {result.stand_in}"] if result.stand_in else []
 
 
-def _starts(result: Result, sweep: dict[int, str], rows: Rows) -> list[str]:
+def _starts(result: Result, swept: _Swept, rows: Rows) -> list[str]:
     """What the version that was measured makes of a schedule."""
-    for arm in (result.arm(sweep[k]) for k in sweep if k):
+    for arm in (result.arm(name) for k, name in swept.arms.items() if k):
         version = sweeps.version_of(arm)
         most, k = rows[-1][1], max(k for _, _, k in rows)
         if version is not None and schedule_fails(version, arm.method or "", rows, k, most):
-            return [f"vLLM {dotted(version)}, V2 runner: {FAILS_HOW} (vllm#48494); {STARTS_WITH}"]
+            said = f"vLLM {dotted(version)}, V2 runner: {FAILS_HOW} (vllm#48494); {STARTS_WITH}"
+            return [f"{said}. Of one K, {_alone(swept)} was fastest over these batches"]
     return []
 
 
-def _notes(
-    batches: Sequence[int],
-    logs: dict[int, dict[int, float]],
-    chosen: dict[int, int],
-    sweep: dict[int, str],
-) -> list[str]:
+def _alone(swept: _Swept) -> int:
+    """The K that is fastest where one has to serve all batches."""
+    return max(swept.arms, key=lambda k: math.fsum(logs[k] for logs in swept.logs.values()))
+
+
+def _notes(batches: Sequence[int], chosen: dict[int, int], sweep: dict[int, str]) -> list[str]:
     notes = []
-    for batch in batches:
-        best = max(logs[batch], key=lambda k: logs[batch][k])
-        lead = math.expm1(logs[batch][best] - logs[batch][chosen[batch]])
-        if lead > GAIN and best > chosen[batch]:
-            notes.append(
-                f"at batch {batch} K = {best} was {100 * lead:.0f} % faster; K is not raised again"
-            )
     if 0 not in sweep:
         notes.append("no baseline: whether no draft at all is faster is not known")
     if chosen[batches[0]] != chosen[batches[-1]]:

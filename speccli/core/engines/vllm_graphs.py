@@ -50,7 +50,11 @@ STEPWISE = frozenset({"eagle", "eagle3", "mtp", "draft_model"})
 """Methods whose draft is made a token at a time."""
 RUNNER_ENV = "VLLM_USE_V2_MODEL_RUNNER"
 FAILS_HOW = "the draft's CUDA graphs are sized by K by batch size: vLLM ends while it captures them"
-STARTS_WITH = f"vLLM 0.32 or newer, {RUNNER_ENV}=0 (piecewise graphs), or one K"
+STARTS_WITH = (
+    f"vLLM 0.32 or newer, or one K; with {RUNNER_ENV}=0 it starts, on piecewise graphs: an 8B was "
+    "6 to 27 % slower so, at the same K"
+)
+"""Measured on an H200, vLLM 0.25.1, 16 to 128 requests (docs/evidence/lab-h200)."""
 
 Dispatch = Literal["rounded", "nearest", "uniform"]
 """How a decode batch finds its graph. rounded: capture sizes become multiples of K+1, the next one

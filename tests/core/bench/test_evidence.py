@@ -184,7 +184,8 @@ def test_the_sweep_of_k_is_the_table_and_the_k_that_is_emitted() -> None:
     for each in found.measured:
         told = " | ".join(f"{each.tokens_per_s[k]:.1f}" for k in sorted(found.arms))
         assert f"| {each.batch} | {told} |" in lines
-    assert found.config() == {"num_speculative_tokens": 4}
+    assert found.rows == ((1, 3, 4), (4, 16, 0))
+    assert json.dumps(found.config(), separators=(", ", ": ")) in (DOCS / "bench.md").read_text()
 
 
 def test_a_schedule_with_a_change_is_of_its_sweep_and_an_engine_kept_to_it() -> None:
