@@ -70,7 +70,9 @@ def test_a_sweep_in_two_groups_gives_one_schedule(places: Places) -> None:
     for file, own in (("8b-k-sweep", names[:2]), ("8b-k2-sweep", names[2:])):
         half = dict(whole)
         for part, key in (("arms", "name"), ("rows", "arm")):
-            half[part] = [each for each in whole[part] if each[key] in ("baseline", *own)]
+            half[part] = [dict(each) for each in whole[part] if each[key] in ("baseline", *own)]
+        for row in half["rows"] if own == names[2:] else ():
+            row["duration_s"] += 0.001  # of a baseline of its own
         (places.work / "results" / f"{file}.json").write_text(json.dumps(half))
     assert phases.schedule(places) == 0
     told = json.loads((places.work / "results/schedule.json").read_text())

@@ -69,28 +69,12 @@ def schedule(places: Places) -> int:
     there = [str(file) for file in files if file.exists()]
     if not there:
         raise Stop("schedule: no sweep was measured yet: run do 8b-k")
-    there = [there[0], *(_without_baseline(places, Path(file)) for file in there[1:])]
     arguments = ["bench", "schedule", *there, "--max-num-seqs", str(swept[0].max_num_seqs)]
     code, out = specctl(places, [*arguments, "-o", "json"], limit_s=30)
     if code == 0:
         places_.write(places, "schedule.json", json.loads(out))
         say(f"schedule: {json.loads(out).get('speculative_config')}")
     return 0 if code == 0 else 1
-
-
-def _without_baseline(places: Places, file: Path) -> str:
-    """The other arms of a sweep.
-
-    With a second baseline its rows would be further repeats of the first sweep's, and no repeat
-    would have every K.
-    """
-    told = places_.read(file)
-    told["arms"] = [arm for arm in told.get("arms", ()) if arm.get("name") != "baseline"]
-    told["rows"] = [row for row in told.get("rows", ()) if row.get("arm") != "baseline"]
-    kept = places.work / "swept" / file.name
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps(told), encoding="utf-8")
-    return str(kept)
 
 
 def lossless(places: Places, group: Group) -> int:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-from speccli.core.bench import pairing
 from speccli.core.bench import sweep as sweeps
-from speccli.core.bench.bootstrap import ALPHA
+from speccli.core.bench.bootstrap import ALPHA, Contrast
 from speccli.core.bench.compare import mean_rate, ratio
 from speccli.core.bench.results import Result, Row, Statistic
 from speccli.core.engines.vllm_graphs import FAILS_HOW, STARTS_WITH, schedule_fails
@@ -127,7 +127,7 @@ def schedule(
         )
     swept = _Swept(rows, sweep, logs)
     chosen = _choose(swept, batches)
-    changes = tuple(_changes(batches, logs, chosen, rows, sweep))
+    changes = tuple(_changes(swept, chosen))
     ranges = _ranges(changes, chosen[batches[0]], max(max_num_seqs or 0, batches[-1]))
     first = next(arm for arm in result.arms if arm.name == sweep[max(sweep)])
     return Schedule(
@@ -162,7 +162,7 @@ class _Swept:
     rows: Sequence[Row]
     arms: dict[int, str]
     logs: dict[int, dict[int, float]]
-    """By batch, then K: the log of the rate over that of the largest K."""
+    """By batch, then K: the log of the rate, over that of one K of them."""
 
     def lead(self, batch: int, smaller: int, larger: int) -> float:
         """Log of the rate with the smaller K over that with the larger."""
@@ -170,14 +170,16 @@ class _Swept:
 
     def width(self, batch: int, smaller: int, larger: int, alpha: float = ALPHA) -> float | None:
         """Half of the interval of `lead`, mean of the datasets; None: measured once."""
-        found, _ = pairing.pairs(self.rows, self.arms[larger], [self.arms[smaller]])
-        widths = [
-            contrast.width(alpha) if contrast is not None else None
-            for pair, contrast in zip(found, pairing.contrasts(found, pairing.RATE), strict=True)
-            if pair.load[0] == batch
-        ]
+        found = self.beside(batch, smaller, larger)
+        widths = [contrast.width(alpha) if contrast else None for contrast in found]
         known = [width for width in widths if width is not None]
         return math.hypot(*known) / len(known) if known and len(known) == len(widths) else None
+
+    def beside(self, batch: int, smaller: int, larger: int) -> list[Contrast | None]:
+        """`lead`, by dataset, with its chance."""
+        names = self.arms[larger], self.arms[smaller]
+        found = sweeps.beside(self.rows, *names, self.arms.get(0))
+        return [contrast for (at, _), contrast in found.items() if at == batch]
 
     def likely(self, batch: int, smaller: int, larger: int) -> bool:
         """Whether the smaller K was faster by more than `GAIN`, and likely is."""
@@ -258,20 +260,13 @@ def _ends(lead: float, width: float) -> str:
     return f"its interval {_percent(lead - width)} to {_percent(lead + width)}"
 
 
-def _changes(
-    batches: Sequence[int],
-    logs: dict[int, dict[int, float]],
-    chosen: dict[int, int],
-    rows: Sequence[Row],
-    sweep: dict[int, str],
-) -> list[Change]:
+def _changes(swept: _Swept, chosen: dict[int, int]) -> list[Change]:
     found = []
-    for below, above in zip(batches, batches[1:], strict=False):
-        larger, smaller = chosen[below], chosen[above]
+    for (below, larger), (above, smaller) in pairwise(chosen.items()):
         if larger == smaller:
             continue
-        behind = logs[below][larger] - logs[below][smaller]
-        ahead = logs[above][smaller] - logs[above][larger]
+        behind = -swept.lead(below, smaller, larger)
+        ahead = swept.lead(above, smaller, larger)
         share = max(0.0, behind) / (max(0.0, behind) + ahead)
         place = math.exp(math.log(below) + share * (math.log(above) - math.log(below)))
         found.append(
@@ -281,21 +276,16 @@ def _changes(
                 smaller=smaller,
                 below=below,
                 above=above,
-                at_below=_beside(rows, sweep[larger], sweep[smaller], below),
-                at_above=_beside(rows, sweep[larger], sweep[smaller], above),
+                at_below=_beside(swept, below, smaller, larger),
+                at_above=_beside(swept, above, smaller, larger),
             )
         )
     return found
 
 
-def _beside(rows: Sequence[Row], larger: str, smaller: str, batch: int) -> Statistic:
+def _beside(swept: _Swept, batch: int, smaller: int, larger: int) -> Statistic:
     """Rate with the smaller K / with the larger; of several datasets, the one least in favour."""
-    found, _ = pairing.pairs(rows, larger, [smaller])
-    told = [
-        ratio(contrast)
-        for pair, contrast in zip(found, pairing.contrasts(found, pairing.RATE), strict=True)
-        if pair.load[0] == batch
-    ]
+    told = [ratio(contrast) for contrast in swept.beside(batch, smaller, larger)]
     return min(told, key=lambda each: each.value or math.inf)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from speccli.core.bench import pairing
+from speccli.core.bench.bootstrap import Contrast, Scatter
 from speccli.core.bench.compare import baseline_of
 from speccli.core.bench.results import Arm, Result, Row
 from speccli.core.engines.vllm_speculative import SCHEDULE_SINCE, Version, dotted
@@ -90,26 +91,78 @@ def _data_parallel(arm: Arm) -> int:
 
 
 def shared(rows: Sequence[Row], arms: dict[int, str]) -> list[Row]:
-    """Of each batch the datasets and repeats that every K has: K's are compared on the same."""
-    there: dict[tuple[int, str, int], dict[str, Row]] = {}
+    """Of each batch and dataset the repeats that every K has: K's are compared on the same.
+
+    Where no repeat has them all, as in a sweep of several files, those that have the baseline, if
+    every K is in one of them.
+    """
+    cells: dict[tuple[int, str], dict[int, dict[str, Row]]] = {}
     for row in rows:
         if row.usable and row.batch is not None and row.output_tokens_per_s.value:
-            there.setdefault((row.batch, row.dataset, row.repeat), {})[row.arm] = row
-    names = set(arms.values())
-    return [row for cell in there.values() if names <= set(cell) for row in cell.values()]
+            repeats = cells.setdefault((row.batch, row.dataset), {})
+            repeats.setdefault(row.repeat, {})[row.arm] = row
+    names, base = set(arms.values()), arms.get(0)
+    kept: list[Row] = []
+    for repeats in cells.values():
+        whole = [held for held in repeats.values() if names <= set(held)]
+        linked = [held for held in repeats.values() if base in held]
+        if not whole and names <= {arm for held in linked for arm in held}:
+            whole = linked
+        kept += [row for held in whole for arm, row in held.items() if arm in names]
+    return kept
+
+
+def beside(
+    rows: Sequence[Row], one: str, other: str, base: str | None
+) -> dict[tuple[int, str], Contrast | None]:
+    """By batch and dataset: log of the rate of `other` over that of `one`.
+
+    In the repeats that both have; where there is none, each beside the baseline of its own.
+    """
+    told = _paired(rows, one, other)
+    if base is not None:
+        ours, theirs = (_paired(rows, base, arm) for arm in (other, one))
+        for cell in ours.keys() & theirs.keys() - told.keys():
+            told[cell] = _difference(ours[cell], theirs[cell])
+    return told
+
+
+def _paired(rows: Sequence[Row], one: str, other: str) -> dict[tuple[int, str], Contrast | None]:
+    found, _ = pairing.pairs(rows, one, [other])
+    made = pairing.contrasts(found, pairing.RATE)
+    return {
+        (pair.load[0], pair.dataset): contrast
+        for pair, contrast in zip(found, made, strict=True)
+        if pair.load[0] is not None
+    }
+
+
+def _difference(one: Contrast | None, other: Contrast | None) -> Contrast | None:
+    """One log less the other, as if nothing of their chance were the same."""
+    if one is None or other is None:
+        return None
+    run = prompts = None
+    if one.run is not None and other.run is not None:
+        variance = one.run.variance / one.repeats + other.run.variance / other.repeats
+        run = Scatter(variance, min(one.run.df, other.run.df))
+    if one.prompt_variance is not None and other.prompt_variance is not None:
+        prompts = one.prompt_variance + other.prompt_variance
+    return Contrast(one.value - other.value, 1, run, prompts, min(one.prompts, other.prompts))
 
 
 def logs(rows: Sequence[Row], arms: dict[int, str]) -> dict[int, dict[int, float]]:
-    """By batch, then K: log of the rate over the first K's, where all were measured; 0 for it."""
-    reference, *others = arms.items()
-    found, _ = pairing.pairs(rows, reference[1], [arm for _, arm in others])
-    told: dict[tuple[int, str], list[float]] = {}
-    for pair, contrast in zip(found, pairing.contrasts(found, pairing.RATE), strict=True):
-        if contrast is not None and pair.load[0] is not None:
-            told.setdefault((pair.load[0], pair.arm), []).append(contrast.value)
-    batches = {batch for batch, _ in told}
+    """By batch, then K: log of the rate over the baseline's, else over the largest K's.
+
+    Batches at which every K was measured.
+    """
+    first = 0 if 0 in arms else max(arms)
+    told: dict[tuple[int, int], list[float]] = {}
+    for k, arm in arms.items():
+        for (batch, _), contrast in _paired(rows, arms[first], arm).items():
+            if contrast is not None and k != first:
+                told.setdefault((batch, k), []).append(contrast.value)
     return {
-        batch: {reference[0]: 0.0, **{k: fmean(told[batch, arm]) for k, arm in others}}
-        for batch in batches
-        if all((batch, arm) in told for _, arm in others)
+        batch: {k: fmean(told[batch, k]) if k != first else 0.0 for k in arms}
+        for batch in {batch for batch, _ in told}
+        if all((batch, k) in told for k in arms if k != first)
     }

@@ -239,13 +239,27 @@ def test_ks_are_compared_on_what_all_of_them_have() -> None:
     assert schedule(odd).rows == ((1, 8, 3),)
 
 
-def test_ks_that_share_no_repeat_are_no_sweep() -> None:
-    result = sweep({3: {1: 1.5, 8: 1.2}, 1: {1: 1.3, 8: 1.4}}, batches=(1, 8), prompts=20)
-    apart = replace(
-        result,
-        rows=tuple(
-            r for r in result.rows if (r.repeat == 0) == (r.arm == "eagle3-k1") or r.arm == "none"
-        ),
-    )
+CROSSING = {3: {1: 1.5, 8: 1.2}, 1: {1: 1.3, 8: 1.4}}
+
+
+def _apart(*, baseline: bool) -> Result:
+    """As of two files: K = 1 in the first two repeats alone, K = 3 in the others."""
+    result = sweep(CROSSING, batches=(1, 8), prompts=20, repeats=4, noise=QUIET)
+    kept = [r for r in result.rows if (r.repeat < 2) == (r.arm == "eagle3-k1") or r.arm == "none"]
+    rows = tuple(r for r in kept if baseline or r.arm != "none")
+    return replace(result, arms=tuple(a for a in result.arms if baseline or a.k), rows=rows)
+
+
+def test_ks_that_share_no_repeat_are_compared_by_the_baseline_of_each() -> None:
+    found = schedule(_apart(baseline=True))
+    assert [k for _, _, k in found.rows] == [3, 1]
+    (change,) = found.changes
+    assert change.at_below.value == pytest.approx(1.3 / 1.5, rel=0.02)
+    assert change.at_above.value == pytest.approx(1.4 / 1.2, rel=0.02)
+    (whole,) = schedule(sweep(CROSSING, batches=(1, 8), prompts=20, noise=QUIET)).changes
+    assert (change.at_above.low or 9) < (whole.at_above.low or 0), "the chance of two differences"
+
+
+def test_ks_that_share_neither_a_repeat_nor_a_baseline_are_no_sweep() -> None:
     with pytest.raises(UsageError, match="needs two batches at which every K"):
-        schedule(apart)
+        schedule(_apart(baseline=False))
