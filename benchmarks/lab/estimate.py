@@ -153,7 +153,9 @@ def crossings(model: Model, result: Result, cost: Mapping[str, Any]) -> Iterator
     """The batch from which on a draft is slower, where one was found between measured ones."""
     arms = {arm.name: arm for arm in result.arms}
     base = next((arm.name for arm in result.arms if arm.method == "none"), None)
-    for drafting, dataset, place in compare(result, baseline=base).crossovers if base else ():
+    if base is None or len(arms) == 1:
+        return
+    for drafting, dataset, place in compare(result, baseline=base).crossovers:
         arm = arms[drafting]
         if place.between is None or not arm.k or arm.method not in METHODS:
             continue

@@ -19,12 +19,14 @@ LAB = Path(__file__).resolve().parent
 ROOT = LAB.parents[1]
 sys.path[:0] = [str(LAB), str(ROOT)]
 
-from estimate import beside, document  # noqa: E402
+from estimate import beside, curves, document  # noqa: E402
 from models import given  # noqa: E402
 from usage import Parser, run  # noqa: E402
 
 from driver.phases import BESIDE, REPORTED  # noqa: E402
 
+ALONE = {"70b-bf16": ("70b-bf16-arms",)}
+"""Servers with nothing to be compared with: what `plan` says of them is, all the same."""
 AGAIN = {"8b": ("lab-h200/8b-lossless",), "32b": ("bench-h200-32b",)}
 """Other runs of the same, below docs/evidence."""
 EVIDENCE = Path("docs/evidence/lab-h200")
@@ -42,7 +44,8 @@ def main(arguments: list[str]) -> int:
     out.mkdir(parents=True, exist_ok=True)
     estimates = out / "estimate.json"
     fitted = (EVIDENCE / "fitted.txt").read_text(encoding="utf-8").strip()
-    told = document(beside(given(models), {}), fitted)
+    measured = given([*models, *_benches(ALONE)])
+    told = document(beside(measured, curves(EVIDENCE / "kernels-cost.json")), fitted)
     estimates.write_text(json.dumps(told), encoding="utf-8")
     again = [
         f"--again={name}={EVIDENCE.parent / file}.json"

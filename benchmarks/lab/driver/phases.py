@@ -259,7 +259,6 @@ BESIDE = {
     "8b-lossless": ("8b-lossless",),
     "8b-graphs-lossless": ("8b-graphs-lossless",),
     "mixture": ("mixture-routing",),
-    "70b-bf16": ("70b-bf16-arms",),
 }
 """Further questions, under a first page of their own."""
 

@@ -100,19 +100,17 @@ TTFT = Measure(
 
 
 def pairs(rows: Sequence[Row], base: str, arms: Sequence[str]) -> tuple[list[Pair], list[Row]]:
-    """What can be compared, and the rows left over because their repeat has no other half."""
+    """What can be compared, and the rows that are in no pair: their repeat has no other half."""
     there: dict[tuple[str, Load], dict[str, dict[int, Row]]] = defaultdict(
         lambda: defaultdict(dict)
     )
     for row in rows:
         there[row.dataset, (row.batch, row.rate)][row.arm][row.repeat] = row
-    found, alone = [], []
+    found = []
     for arm in arms:
         for (dataset, load), by_arm in there.items():
             ours, theirs = by_arm.get(arm, {}), by_arm.get(base, {})
             both = sorted(ours.keys() & theirs.keys())
-            alone += [ours[r] for r in sorted(ours.keys() - theirs.keys())]
-            alone += [theirs[r] for r in sorted(theirs.keys() - ours.keys()) if ours]
             if both:
                 found.append(
                     Pair(
@@ -123,6 +121,15 @@ def pairs(rows: Sequence[Row], base: str, arms: Sequence[str]) -> tuple[list[Pai
                         tuple(ours[r] for r in both),
                     )
                 )
+    paired = {id(row) for pair in found for row in (*pair.base, *pair.ours)}
+    alone = [
+        row
+        for by_arm in there.values()
+        for arm, repeats in by_arm.items()
+        if arm in arms or (arm == base and by_arm.keys() & set(arms))
+        for row in repeats.values()
+        if id(row) not in paired
+    ]
     return found, alone
 
 

@@ -76,6 +76,8 @@ class Schedule:
     changes: tuple[Change, ...]
     lookup: tuple[tuple[int, int], ...]
     """Batch and the K that vLLM takes there, at every change and on both sides of it."""
+    refused: str | None
+    """Why the version that was measured does not start with it, and what does."""
     notes: tuple[str, ...]
     arms: dict[int, str]
     """By K."""
@@ -130,6 +132,7 @@ def schedule(
     changes = tuple(_changes(swept, chosen))
     ranges = _ranges(changes, chosen[batches[0]], max(max_num_seqs or 0, batches[-1]))
     first = next(arm for arm in result.arms if arm.name == sweep[max(sweep)])
+    refused = _refused(result, swept, ranges) if len(ranges) > 1 else None
     return Schedule(
         method=first.method or "?",
         draft=first.draft,
@@ -145,9 +148,10 @@ def schedule(
         ),
         changes=changes,
         lookup=_checked(ranges, changes),
+        refused=refused,
         notes=(
             *_of_what(result),
-            *(_starts(result, swept, ranges) if len(ranges) > 1 else ()),
+            *([refused] if refused else ()),
             *_doubts(swept, chosen),
             *_notes(batches, chosen, sweep),
         ),
@@ -323,15 +327,14 @@ def _of_what(result: Result) -> list[str]:
     return [f"STAND-IN: {result.stand_in}"] if result.stand_in else []
 
 
-def _starts(result: Result, swept: _Swept, rows: Rows) -> list[str]:
-    """What the version that was measured makes of a schedule."""
+def _refused(result: Result, swept: _Swept, rows: Rows) -> str | None:
     for arm in (result.arm(name) for k, name in swept.arms.items() if k):
         version = sweeps.version_of(arm)
         most, k = rows[-1][1], max(k for _, _, k in rows)
         if version is not None and schedule_fails(version, arm.method or "", rows, k, most):
             said = f"vLLM {dotted(version)}, V2 runner: {FAILS_HOW} (vllm#48494); {STARTS_WITH}"
-            return [f"{said}. Of one K, {_alone(swept)} was fastest over these batches"]
-    return []
+            return f"{said}. Of one K, {_alone(swept)} was fastest over these batches"
+    return None
 
 
 def _alone(swept: _Swept) -> int:

@@ -320,6 +320,8 @@ def _use(report: Report, comparison: Comparison, best: str) -> Iterable[str]:
     if schedule is not None and schedule.needed and schedule.k:
         rows = ", ".join(f"K = {k} for {first} to {last}" for first, last, k in schedule.rows)
         yield f"Let K fall with the batch: {rows} (~, measured around each change)."
+        if schedule.refused:
+            yield f"Not with what was measured: {schedule.refused}."
     else:
         yield from _elsewhere(comparison, told)
     yield from advised.beside(comparison, best)

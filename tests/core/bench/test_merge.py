@@ -238,3 +238,16 @@ def test_what_is_no_number_is_named_with_its_place(
     path.write_text(text)
     with pytest.raises(UsageError, match=f"{part} is {read}; it must be a"):
         read_all([path])
+
+
+def test_a_baseline_of_another_file_is_in_a_comparison_and_not_left_over() -> None:
+    whole = bench([PLAIN, Planted("a", {8: 1.5}), Planted("b", {8: 1.4})], batches=(8,), prompts=5)
+    apart = tuple(
+        row for row in whole.rows if row.arm == "none" or (row.repeat == 0) == (row.arm == "a")
+    )
+    assert compare(replace(whole, rows=apart)).excluded == ()
+    alone = tuple(row for row in apart if row.arm != "none" or row.repeat == 0)
+    left = compare(replace(whole, rows=alone)).excluded
+    assert {each.label for each in left} == {
+        r.label for r in whole.rows if r.arm == "b" and r.repeat
+    }

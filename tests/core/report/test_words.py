@@ -311,3 +311,13 @@ def test_where_it_turns_says_when_it_rests_on_what_cannot_be_told() -> None:
     unsure = bench(arms, batches=(1, 32, 128), prompts=40, noise=noisy)
     assert _turns(unsure).note == "batch, interpolated; batches 32 and 128 there are INCONCLUSIVE"
     assert _turns(two(b1=1.9, b8=1.7, b128=0.8)).note == "batch, interpolated"
+
+
+def test_a_version_that_does_not_start_with_k_by_batch_is_said_where_it_is_advised() -> None:
+    falling = {3: {1: 1.9, 8: 1.6, 32: 0.8}, 1: {1: 1.4, 8: 1.4, 32: 1.2}}
+    result = sweep(falling, batches=(1, 8, 32), prompts=20, noise=QUIET)
+    old = tuple(replace(a, engine={**a.engine, "version": "0.25.1"}) for a in result.arms)
+    told = list(words.actions(report(replace(result, arms=old))))
+    place = next(i for i, each in enumerate(told) if each.startswith("Let K fall"))
+    assert told[place + 1].startswith("Not with what was measured: vLLM 0.25.1, V2 runner")
+    assert "Of one K, 1 was fastest over these batches" in told[place + 1]
