@@ -224,6 +224,7 @@ def _as_long(one: Dataset, other: Dataset, where: str) -> None:
 
 
 def _arms(one: Sequence[Arm], other: Sequence[Arm], where: str) -> tuple[Arm, ...]:
+    """All of them; those of one draft by K, whichever file they are of."""
     known = {arm.name: arm for arm in one}
     for arm in other:
         had = known.setdefault(arm.name, arm)
@@ -234,7 +235,8 @@ def _arms(one: Sequence[Arm], other: Sequence[Arm], where: str) -> tuple[Arm, ..
                     f"in the files before it {getattr(had, part)!r}",
                     hint="give arms that differ different names",
                 )
-    return tuple(known.values())
+    kinds = list(dict.fromkeys((arm.method, arm.draft) for arm in known.values()))
+    return tuple(sorted(known.values(), key=lambda a: (kinds.index((a.method, a.draft)), a.k or 0)))
 
 
 def _once(paths: Sequence[Path]) -> None:

@@ -82,6 +82,10 @@ def _words(text: str) -> str:
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", text_of(text))
 
 
+BESIDE = 4
+"""Arms up to which what to do has room beside the verdicts."""
+
+
 def _first(report: Report, parts: Iterable[Section]) -> str:
     """The answer, what it rests on, and what to do."""
     made = ['<section class="first">', f"<h1>{text_of(words.title(report))}</h1>"]
@@ -96,13 +100,14 @@ def _first(report: Report, parts: Iterable[Section]) -> str:
     )
     if figures:
         made.append(f'<dl class="figures">{figures}</dl>')
-    verdicts = ""
+    verdicts, stacked = "", ""
     if report.comparison is not None:
+        stacked = " stacked" if len(report.comparison.arms) > BESIDE else ""
         told = f'<p class="small">{text_of(words.verdict_words(report.comparison))}</p>'
         verdicts = f"<div>{_table(matrix(report.comparison), 'matrix')}{told}</div>"
     actions = _points(words.actions(report))
     marks = f'<p class="small">{text_of(legend(report))}</p>'
-    made.append(f'<div class="beside">{verdicts}<div>{actions}{marks}</div></div>')
+    made.append(f'<div class="beside{stacked}">{verdicts}<div>{actions}{marks}</div></div>')
     links = "".join(f'<a href="#{each.name}">{text_of(each.title)}</a>' for each in parts)
     made += [f"<nav>{links}</nav>", "</section>"]
     return "\n".join(each for each in made if each)

@@ -251,3 +251,15 @@ def test_a_baseline_of_another_file_is_in_a_comparison_and_not_left_over() -> No
     assert {each.label for each in left} == {
         r.label for r in whole.rows if r.arm == "b" and r.repeat
     }
+
+
+def test_the_ks_of_one_draft_stand_in_order_whichever_file_they_are_of(tmp_path: Path) -> None:
+    def of(*ks: int) -> Result:
+        arms = [Planted(f"k{k}", {8: 1.5}, k=k) for k in ks]
+        made = bench([PLAIN, *arms], batches=(8,), prompts=20, seed=ks[0])
+        return replace(
+            made, arms=tuple(replace(a, draft="head" if a.k else None) for a in made.arms)
+        )
+
+    merged = read_all(files(tmp_path, of(1, 5), of(3, 2)))
+    assert [arm.name for arm in merged.arms] == ["none", "k1", "k2", "k3", "k5"]
