@@ -20,6 +20,7 @@ ROOT = LAB.parents[1]
 sys.path[:0] = [str(LAB), str(ROOT)]
 
 from estimate import beside, curves, document  # noqa: E402
+from headroom import page  # noqa: E402
 from models import given  # noqa: E402
 from usage import Parser, run  # noqa: E402
 
@@ -47,6 +48,7 @@ def main(arguments: list[str]) -> int:
     measured = given([*models, *_benches(ALONE)])
     told = document(beside(measured, curves(EVIDENCE / "kernels-cost.json")), fitted)
     estimates.write_text(json.dumps(told), encoding="utf-8")
+    (out / "headroom.md").write_text(page(), encoding="utf-8")
     again = [
         f"--again={name}={EVIDENCE.parent / file}.json"
         for name, files in AGAIN.items()
