@@ -11,7 +11,7 @@ Exit codes: 0 written, 64 usage.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -66,23 +66,21 @@ def served(each: Given) -> Iterator[Served]:
         if held is None or cache is None:
             continue
         told = memory(each.model.gpu, demand(each.model.name, each.model.weights, arm))
-        batches = sorted({row.batch for row in rows if row.batch})
-        rates, joules = (
-            {
-                batch: sum(found) / len(found)
-                for batch in batches
-                if (
-                    found := [
-                        v for row in rows if row.batch == batch and (v := of(row)) is not None
-                    ]
-                )
-            }
-            for of in (lambda r: r.output_tokens_per_s.value, lambda r: r.energy_j_per_token.value)
-        )
+        rates = _means((row.batch, row.output_tokens_per_s.value) for row in rows)
+        joules = _means((row.batch, row.energy_j_per_token.value) for row in rows)
         yield Served(
             each.model.weights, arm, each.model.gpu, (held - cache) / 2**30, told.kv_per_token,
             rates, joules,
         )  # fmt: skip
+
+
+def _means(told: Iterable[tuple[int | None, float | None]]) -> dict[int, float]:
+    """By batch, of those that are known."""
+    found: dict[int, list[float]] = {}
+    for batch, value in told:
+        if batch is not None and value is not None:
+            found.setdefault(batch, []).append(value)
+    return {batch: sum(values) / len(values) for batch, values in found.items()}
 
 
 def _room(total_gib: float, besides_gib: float, per_token: int) -> str:

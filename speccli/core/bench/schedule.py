@@ -152,6 +152,7 @@ def schedule(
         notes=(
             *_of_what(result),
             *([refused] if refused else ()),
+            *sweeps.by_batch(result).values(),
             *_doubts(swept, chosen),
             *_notes(batches, chosen, sweep),
         ),

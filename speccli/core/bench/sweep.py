@@ -12,6 +12,11 @@ from speccli.core.bench.results import Arm, Result, Row
 from speccli.core.engines.vllm_speculative import SCHEDULE_SINCE, Version, dotted
 from speccli.core.errors import UsageError
 
+SHORT = 0.9
+"""Share of K under which a draft is a shorter one: those at a text's end are few."""
+_WHOLE = frozenset({"eagle", "eagle3", "p-eagle", "mtp", "draft_model"})
+"""Methods that draft K tokens each time."""
+
 
 def sweep(result: Result, baseline: str | None, method: str | None) -> dict[int, str]:
     """Arm by K, the largest first; K = 0 is the baseline, where there is one.
@@ -19,13 +24,20 @@ def sweep(result: Result, baseline: str | None, method: str | None) -> dict[int,
     Raises:
         UsageError: no arm tells its K, several drafts were measured, or one K alone.
     """
-    speculating = [arm for arm in result.arms if arm.k and arm.method not in {None, "none"}]
+    apart = by_batch(result)
+    speculating = [
+        arm
+        for arm in result.arms
+        if arm.k and arm.method not in {None, "none"} and arm.name not in apart
+    ]
     kinds = list(dict.fromkeys((arm.method, arm.draft) for arm in speculating))
     if method is not None:
         kinds = [kind for kind in kinds if kind[0] == method]
     if not kinds:
         raise UsageError(
-            f"there is no arm of method {method}" if method else "no arm tells its K",
+            f"there is no arm of method {method}"
+            if method
+            else next(iter(apart.values()), "no arm tells its K"),
             hint="`arms[].k` and `arms[].method` of the file are read",
         )
     if len(kinds) > 1:
@@ -48,6 +60,28 @@ def sweep(result: Result, baseline: str | None, method: str | None) -> dict[int,
             f"only K = {next(iter(found))} was measured", hint="a sweep has several, and none"
         )
     return dict(sorted(found.items(), reverse=True))
+
+
+def by_batch(result: Result) -> dict[str, str]:
+    """Arms that draft fewer tokens than their K at some load, and where: K by batch already.
+
+    n-gram drafts what it finds, and a grammar cuts drafts short: of those it cannot be told.
+    """
+    if result.load.structured:
+        return {}
+    drafting = {arm.name: arm.k for arm in result.arms if arm.k and arm.method in _WHOLE}
+    found: dict[str, str] = {}
+    for row in result.rows:
+        told, k = row.acceptance, drafting.get(row.arm)
+        if k and row.usable and told.drafts and told.draft_tokens is not None:
+            drafted = told.draft_tokens / told.drafts
+            if drafted < SHORT * k:
+                found.setdefault(
+                    row.arm,
+                    f"{row.arm} drafts {drafted:.1f} tokens at batch {row.batch}, not K = {k}: it "
+                    "has K by batch, and is left out",
+                )
+    return found
 
 
 def refuse(result: Result, arms: Sequence[str], data_parallel: int) -> None:

@@ -16,6 +16,7 @@ from speccli.core.bench.pairing import Load, e2e_of, tpot_of, ttft_of
 from speccli.core.bench.results import Result, Row, Spread, Statistic
 from speccli.core.bench.schedule import Schedule, schedule
 from speccli.core.bench.spread import spread
+from speccli.core.bench.sweep import by_batch
 from speccli.core.bench.verdict import TARGET
 from speccli.core.errors import UsageError
 from speccli.core.prices import HostedPrice, PriceBook
@@ -159,7 +160,8 @@ def _scheduled(result: Result, baseline: str | None) -> Schedule | None:
 
 
 def _is_sweep(result: Result) -> bool:
-    ks = {(arm.method, arm.draft, arm.k) for arm in result.arms if arm.k}
+    apart = by_batch(result)
+    ks = {(a.method, a.draft, a.k) for a in result.arms if a.k and a.name not in apart}
     return len(ks) > len({(method, draft) for method, draft, _ in ks})
 
 

@@ -263,3 +263,16 @@ def test_ks_that_share_no_repeat_are_compared_by_the_baseline_of_each() -> None:
 def test_ks_that_share_neither_a_repeat_nor_a_baseline_are_no_sweep() -> None:
     with pytest.raises(UsageError, match="needs two batches at which every K"):
         schedule(_apart(baseline=False))
+
+
+def test_an_arm_that_has_k_by_batch_already_is_no_k_of_a_sweep() -> None:
+    result = sweep(CROSSING, batches=(1, 8), prompts=20, noise=QUIET)
+    arms = tuple(replace(a, k=5) if a.k == 3 else a for a in result.arms)
+    other = replace(result, arms=arms)
+    drafted = next(r for r in other.rows if r.arm == "eagle3-k3").acceptance
+    assert (drafted.draft_tokens or 0) == 3 * (drafted.drafts or 0), "three a draft, said to be 5"
+    with pytest.raises(UsageError, match="eagle3-k3 drafts 3.0 tokens at batch 1, not K = 5"):
+        schedule(replace(other, arms=tuple(a for a in arms if a.name != "eagle3-k1")))
+    found = schedule(other)
+    assert set(found.arms) == {0, 1}
+    assert any("it has K by batch, and is left out" in note for note in found.notes)
