@@ -144,8 +144,8 @@ def page() -> str:
             "",
             *measured(all_),
             "",
-            "BF16 was served with 8,192 tokens of cache, which is past that share; beside it a "
-            "head does not fit. The others were given less cache than there is room for.",
+            "BF16 was served with 8,192 tokens of cache, which is past that share; a head "
+            "beside it was not tried. The others were given less cache than there is room for.",
             "",
             "## What fits elsewhere △",
             "",
