@@ -9,9 +9,9 @@ measured, since what is judged here is the cost. Goals: memory within 10 %, spee
 batch 1 to 32. Where a draft stops paying: by the roofline, and, with `--cost`, by what the kernel
 check measured of single steps. WEIGHTS and N are the bench's own: another name is refused.
 
-Exit codes: 0 every goal met, 1 one is missed, 64 usage. Of what is committed in
-docs/evidence/lab-h200 one is missed, the draft model of 8b at batch 32: its two repeats differ by
-30 % themselves.
+Exit codes: 0 every goal met, 1 one is missed, 64 usage. Of what docs/report is
+made of one is missed, the draft model of 8b at batch 32: its two repeats differ by 30 % themselves.
+Eager mode and K by batch are not estimated: their speeds are missed.
 """
 
 from __future__ import annotations
