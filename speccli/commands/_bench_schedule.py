@@ -54,8 +54,7 @@ def schedule(
 
     output.emit(lambda: view.schedule(found), table, output_format)
     if output_format is output.Format.TABLE:
-        from speccli.tables.bench import config_line
+        from speccli.tables.bench import config_lines
 
-        line = config_line(found)
-        if line is not None:
-            output.text(f"\nadd to --speculative-config:\n{line}")
+        if lines := config_lines(found):
+            output.text("\n" + "\n".join(lines))

@@ -149,10 +149,20 @@ def _change_words(change: Change) -> str:
     )
 
 
-def config_line(found: Schedule) -> str | None:
-    """The keys for `--speculative-config`, as JSON on one line; None: nothing to configure."""
+def config_lines(found: Schedule) -> list[str]:
+    """What to add to `--speculative-config`, as JSON, a line each; none: nothing to configure.
+
+    Where the version that was measured does not start with it, what it does start with too.
+    """
     config = found.config()
-    return None if config is None else json.dumps(config, separators=(",", ":"))
+    if config is None:
+        return []
+    line = json.dumps(config, separators=(",", ":"))
+    if found.refused is None:
+        return ["add to --speculative-config:", line]
+    one = json.dumps({"num_speculative_tokens": found.alone}, separators=(",", ":"))
+    here = [one] if found.alone else ["serve without a draft"]
+    return ["add to --speculative-config, on what was measured:", *here, "else:", line]
 
 
 def lossless_table(found: Lossless) -> RenderableType:

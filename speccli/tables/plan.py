@@ -119,7 +119,7 @@ def _graphs(plan: Plan) -> list[RenderableType]:
     words = f"runner {rules.runner}; {graphs.needed:,} tokens at max_num_seqs"
     if graphs.flag:
         words += f"; --cudagraph-capture-sizes holds {len(graphs.flag)} sizes"
-    else:
+    elif not plan.facts.recipe.serving.enforce_eager:
         words += "; the engine's default covers every batch"
     return [table, Text(words, "dim")]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,7 +106,7 @@ def test_kernels_that_do_not_end_are_ended(host: Host) -> None:
         host.call("part", folder.name, part=folder.name)
     code, said = host.call("ready", "2")
     assert code == 1
-    assert "took too long, and were ended" in said
+    assert "are not done, and were ended" in said
     assert not alive(int((host.home / "check").read_text()))
 
 
@@ -116,7 +117,7 @@ def test_an_engine_that_cannot_be_laid_out_is_said(
     host.call("first", "00", "grid", part="00")
     for folder in sorted(host.up.iterdir())[1:]:
         host.call("part", folder.name, part=folder.name)
-    assert host.call("ready", "20")[0] == 2
+    assert host.call("ready", "20")[0] == 1
     assert not any(line.startswith("check") for line in host.asked)
 
 
@@ -133,10 +134,11 @@ def test_kernels_that_are_not_well_are_said_and_a_second_beginning_is_one(host: 
     ("words", "said"),
     [
         ((), "first, part, ready or lost"),
-        (("part",), "which part?"),
-        (("part", "07"), "there is no .lab/up/07"),
+        (("first",), "which part?"),
+        (("first", "07"), "there is no .lab/up/07"),
         (("first", "00", "gird"), "'gird' is neither grid nor curve"),
         (("ready",), "nothing was begun"),
+        (("part", "00"), "nothing was begun"),
     ],
 )
 def test_what_is_asked_wrongly_is_one_line(host: Host, words: tuple[str, ...], said: str) -> None:
@@ -144,3 +146,26 @@ def test_what_is_asked_wrongly_is_one_line(host: Host, words: tuple[str, ...], s
     assert code == 64
     assert said in told
     assert len(told.splitlines()) == 1
+
+
+def test_a_wrong_word_takes_nothing_away(host: Host) -> None:
+    host.call("first", "00", part="00")
+    there = sorted(path.name for path in (host.home / "parts").iterdir())
+    for words in (("first", "77"), ("part", "77"), ("part",), ("ready", "soon")):
+        assert host.call(*words)[0] == 64, words
+    assert sorted(path.name for path in (host.home / "parts").iterdir()) == there
+    assert (host.home / "c").exists()
+
+
+def test_what_was_lost_begins_nothing_more_and_is_not_waited_for(host: Host) -> None:
+    host.call("first", "00", "grid", "curve", part="00", check=99)
+    for folder in sorted(host.up.iterdir())[1:]:
+        host.call("part", folder.name, part=folder.name)
+    for _ in range(100):
+        if (host.home / "check").exists():
+            break
+        time.sleep(0.1)
+    assert host.call("lost")[0] == 0
+    assert not alive(int((host.home / "check").read_text()))
+    assert len([line for line in host.asked if line.startswith("check")]) == 1
+    assert host.call("ready", "60")[0] == 1

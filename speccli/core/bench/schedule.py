@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from speccli.core.bench import sweep as sweeps
-from speccli.core.bench.bootstrap import ALPHA, Contrast
+from speccli.core.bench.choice import Swept, choose, doubts
 from speccli.core.bench.compare import mean_rate, ratio
 from speccli.core.bench.results import Result, Row, Statistic
 from speccli.core.engines.vllm_graphs import FAILS_HOW, STARTS_WITH, schedule_fails
@@ -22,13 +22,6 @@ from speccli.core.engines.vllm_speculative import dotted, schedule_problems
 from speccli.core.errors import UsageError
 from speccli.core.sizing.cudagraphs import dense
 
-GAIN = 0.03
-"""What a smaller K must earn before it is worth a range of its own."""
-DOUBT = 1 / 6
-"""Chance at most that the smaller K is the slower one, by what was measured.
-
-No interval of 95 % is asked for: one K is a choice too, and it is wrong where the other is right.
-"""
 Rows = tuple[tuple[int, int, int], ...]
 
 
@@ -78,6 +71,8 @@ class Schedule:
     """Batch and the K that vLLM takes there, at every change and on both sides of it."""
     refused: str | None
     """Why the version that was measured does not start with it, and what does."""
+    alone: int
+    """The K that was fastest where one serves all batches; 0: no draft."""
     notes: tuple[str, ...]
     arms: dict[int, str]
     """By K."""
@@ -127,8 +122,8 @@ def schedule(
             "K by batch size needs two batches at which every K was measured",
             hint="bench run --batch 1,8,32,64,128 for each K",
         )
-    swept = _Swept(rows, sweep, logs)
-    chosen = _choose(swept, batches)
+    swept = Swept(rows, sweep, logs)
+    chosen = choose(swept)
     changes = tuple(_changes(swept, chosen))
     ranges = _ranges(changes, chosen[batches[0]], max(max_num_seqs or 0, batches[-1]))
     first = next(arm for arm in result.arms if arm.name == sweep[max(sweep)])
@@ -153,119 +148,17 @@ def schedule(
             *_of_what(result),
             *([refused] if refused else ()),
             *sweeps.by_batch(result).values(),
-            *_doubts(swept, chosen),
+            *_left_out(result, swept),
+            *_across(result),
+            *doubts(swept, chosen),
             *_notes(batches, chosen, sweep),
         ),
+        alone=swept.alone(),
         arms=sweep,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Swept:
-    """What was measured of every K."""
-
-    rows: Sequence[Row]
-    arms: dict[int, str]
-    logs: dict[int, dict[int, float]]
-    """By batch, then K: the log of the rate, over that of one K of them."""
-
-    def lead(self, batch: int, smaller: int, larger: int) -> float:
-        """Log of the rate with the smaller K over that with the larger."""
-        return self.logs[batch][smaller] - self.logs[batch][larger]
-
-    def width(self, batch: int, smaller: int, larger: int, alpha: float = ALPHA) -> float | None:
-        """Half of the interval of `lead`, mean of the datasets; None: measured once."""
-        found = self.beside(batch, smaller, larger)
-        widths = [contrast.width(alpha) if contrast else None for contrast in found]
-        known = [width for width in widths if width is not None]
-        return math.hypot(*known) / len(known) if known and len(known) == len(widths) else None
-
-    def beside(self, batch: int, smaller: int, larger: int) -> list[Contrast | None]:
-        """`lead`, by dataset, with its chance."""
-        names = self.arms[larger], self.arms[smaller]
-        found = sweeps.beside(self.rows, *names, self.arms.get(0))
-        return [contrast for (at, _), contrast in found.items() if at == batch]
-
-    def likely(self, batch: int, smaller: int, larger: int) -> bool:
-        """Whether the smaller K was faster by more than `GAIN`, and likely is."""
-        lead = self.lead(batch, smaller, larger)
-        if lead <= math.log1p(GAIN):
-            return False
-        width = self.width(batch, smaller, larger, DOUBT)
-        return width is not None and lead > width
-
-
-def _choose(swept: _Swept, batches: Sequence[int]) -> dict[int, int]:
-    """K at each measured batch: of all that only fall, what was fastest over the batches.
-
-    Every batch counts alike, and a fall costs `GAIN`; so one K is left only for what earns more.
-    """
-    paths: dict[int, tuple[float, tuple[int, ...]]] = {
-        k: (log, (k,)) for k, log in swept.logs[batches[0]].items()
-    }
-    for batch in batches[1:]:
-        before, paths = paths, {}
-        for k, log in swept.logs[batch].items():
-            score, path = before[k]
-            for larger, (held, so_far) in before.items():
-                fallen = held - math.log1p(GAIN)
-                if larger > k and fallen > score and swept.likely(batch, k, larger):
-                    score, path = fallen, so_far
-            paths[k] = score + log, (*path, k)
-    chosen = dict(zip(batches, max(paths.values())[1], strict=True))
-    if 0 in swept.arms and not any(
-        swept.lead(batch, k, 0) > math.log1p(GAIN) for batch, k in chosen.items()
-    ):
-        return dict.fromkeys(batches, 0)
-    return chosen
-
-
-def _doubts(swept: _Swept, chosen: dict[int, int]) -> list[str]:
-    """Where another K was faster, and where a fall is likely and no more."""
-    told, first = [], next(iter(chosen.values()))
-    before = first
-    for batch, k in chosen.items():
-        here = swept.logs[batch]
-        best = max(here, key=lambda k: here[k])
-        if swept.lead(batch, best, k) > math.log1p(GAIN):
-            told.append(_passed_over(swept, batch, best, k, first))
-        elif k < before and swept.lead(batch, k, before) <= (
-            width := swept.width(batch, k, before) or 0.0
-        ):
-            ends = _ends(swept.lead(batch, k, before), width)
-            said = _faster(swept, batch, k, before)
-            told.append(f"{said}, {ends}: likely, not sure; more --repeats would tell")
-        before = k
-    return told
-
-
-def _passed_over(swept: _Swept, batch: int, best: int, k: int, first: int) -> str:
-    """Why a batch does not have the K that was fastest there."""
-    said = _faster(swept, batch, best, k)
-    if best > first:
-        return f"{said}; to begin with it and fall later earns less"
-    if best > k:
-        return f"{said}; K is not raised again"
-    if swept.likely(batch, best, k):
-        return f"{said}; K is not raised again, and a larger one pays later"
-    width = swept.width(batch, best, k)
-    why = "measured once" if width is None else _ends(swept.lead(batch, best, k), width)
-    return f"{said}, {why}: K is not changed there (more --repeats would tell)"
-
-
-def _faster(swept: _Swept, batch: int, best: int, k: int) -> str:
-    return f"at batch {batch} K = {best} was {_percent(swept.lead(batch, best, k))} faster than {k}"
-
-
-def _percent(lead: float) -> str:
-    return f"{100 * math.expm1(lead):.0f} %"
-
-
-def _ends(lead: float, width: float) -> str:
-    return f"its interval {_percent(lead - width)} to {_percent(lead + width)}"
-
-
-def _changes(swept: _Swept, chosen: dict[int, int]) -> list[Change]:
+def _changes(swept: Swept, chosen: dict[int, int]) -> list[Change]:
     found = []
     for (below, larger), (above, smaller) in pairwise(chosen.items()):
         if larger == smaller:
@@ -288,7 +181,7 @@ def _changes(swept: _Swept, chosen: dict[int, int]) -> list[Change]:
     return found
 
 
-def _beside(swept: _Swept, batch: int, smaller: int, larger: int) -> Statistic:
+def _beside(swept: Swept, batch: int, smaller: int, larger: int) -> Statistic:
     """Rate with the smaller K / with the larger; of several datasets, the one least in favour."""
     told = [ratio(contrast) for contrast in swept.beside(batch, smaller, larger)]
     return min(told, key=lambda each: each.value or math.inf)
@@ -328,19 +221,43 @@ def _of_what(result: Result) -> list[str]:
     return [f"STAND-IN: {result.stand_in}"] if result.stand_in else []
 
 
-def _refused(result: Result, swept: _Swept, rows: Rows) -> str | None:
+def _refused(result: Result, swept: Swept, rows: Rows) -> str | None:
     for arm in (result.arm(name) for k, name in swept.arms.items() if k):
         version = sweeps.version_of(arm)
         most, k = rows[-1][1], max(k for _, _, k in rows)
         if version is not None and schedule_fails(version, arm.method or "", rows, k, most):
             said = f"vLLM {dotted(version)}, V2 runner: {FAILS_HOW} (vllm#48494); {STARTS_WITH}"
-            return f"{said}. Of one K, {_alone(swept)} was fastest over these batches"
+            alone = swept.alone()
+            best = f"Of one K, {alone} was" if alone else "Without a draft was"
+            return f"{said}. {best} fastest over these batches"
     return None
 
 
-def _alone(swept: _Swept) -> int:
-    """The K that is fastest where one has to serve all batches."""
-    return max(swept.arms, key=lambda k: math.fsum(logs[k] for logs in swept.logs.values()))
+def _left_out(result: Result, swept: Swept) -> list[str]:
+    """Batches that decide nothing, since not every K was measured there."""
+    there: dict[int, set[str]] = {}
+    for row in result.rows:
+        if row.usable and row.batch is not None and row.output_tokens_per_s.value:
+            there.setdefault(row.batch, set()).add(row.arm)
+    told = []
+    for batch in sorted(there.keys() - swept.logs.keys()):
+        if lacking := [name for name in swept.arms.values() if name not in there[batch]]:
+            why = f"not measured of {', '.join(reversed(lacking))}"
+        else:
+            why = "no repeat there has every K, nor the baseline with each"
+        told.append(f"batch {batch} decides nothing: {why}")
+    return told
+
+
+def _across(result: Result) -> list[str]:
+    """What several files have that is not the same."""
+    order = result.provenance.order or ""
+    if not order.startswith("blocks"):
+        return []
+    return [
+        f"{order}: rates are as measured, and K's that share no repeat are compared by the "
+        "baseline of each"
+    ]
 
 
 def _notes(batches: Sequence[int], chosen: dict[int, int], sweep: dict[int, str]) -> list[str]:

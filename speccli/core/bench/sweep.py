@@ -12,6 +12,8 @@ from speccli.core.bench.results import Arm, Result, Row
 from speccli.core.engines.vllm_speculative import SCHEDULE_SINCE, Version, dotted
 from speccli.core.errors import UsageError
 
+Cell = tuple[int, str]
+"""Batch and dataset."""
 SHORT = 0.9
 """Share of K under which a draft is a shorter one: those at a text's end are few."""
 _WHOLE = frozenset({"eagle", "eagle3", "p-eagle", "mtp", "draft_model"})
@@ -125,43 +127,52 @@ def _data_parallel(arm: Arm) -> int:
 
 
 def shared(rows: Sequence[Row], arms: dict[int, str]) -> list[Row]:
-    """Of each batch and dataset the repeats that every K has: K's are compared on the same.
+    """Of each batch and dataset that every K has: the repeats that have the baseline.
 
-    Where no repeat has them all, as in a sweep of several files, those that have the baseline, if
-    every K is in one of them.
+    Where there is none, those that have every K: K's are compared on the same.
     """
-    cells: dict[tuple[int, str], dict[int, dict[str, Row]]] = {}
+    cells: dict[Cell, dict[int, dict[str, Row]]] = {}
     for row in rows:
         if row.usable and row.batch is not None and row.output_tokens_per_s.value:
             repeats = cells.setdefault((row.batch, row.dataset), {})
             repeats.setdefault(row.repeat, {})[row.arm] = row
     names, base = set(arms.values()), arms.get(0)
+    needed = names if base is None else {base}
     kept: list[Row] = []
     for repeats in cells.values():
-        whole = [held for held in repeats.values() if names <= set(held)]
-        linked = [held for held in repeats.values() if base in held]
-        if not whole and names <= {arm for held in linked for arm in held}:
-            whole = linked
-        kept += [row for held in whole for arm, row in held.items() if arm in names]
+        held = [each for each in repeats.values() if needed <= set(each)]
+        if names <= {arm for each in held for arm in each}:
+            kept += [row for each in held for arm, row in each.items() if arm in names]
     return kept
 
 
 def beside(
     rows: Sequence[Row], one: str, other: str, base: str | None
-) -> dict[tuple[int, str], Contrast | None]:
+) -> dict[Cell, Contrast | None]:
     """By batch and dataset: log of the rate of `other` over that of `one`.
 
-    In the repeats that both have; where there is none, each beside the baseline of its own.
+    Repeat by repeat where both have the same; else, as of two files, each beside its own baseline.
     """
     told = _paired(rows, one, other)
-    if base is not None:
-        ours, theirs = (_paired(rows, base, arm) for arm in (other, one))
-        for cell in ours.keys() & theirs.keys() - told.keys():
+    if base is None or base in (one, other):
+        return told
+    had, has = (_repeats(rows, arm) for arm in (one, other))
+    ours, theirs = (_paired(rows, base, arm) for arm in (other, one))
+    for cell in ours.keys() & theirs.keys():
+        if had[cell] != has[cell]:
             told[cell] = _difference(ours[cell], theirs[cell])
     return told
 
 
-def _paired(rows: Sequence[Row], one: str, other: str) -> dict[tuple[int, str], Contrast | None]:
+def _repeats(rows: Sequence[Row], arm: str) -> dict[Cell, set[int]]:
+    found: dict[Cell, set[int]] = {}
+    for row in rows:
+        if row.arm == arm and row.batch is not None:
+            found.setdefault((row.batch, row.dataset), set()).add(row.repeat)
+    return found
+
+
+def _paired(rows: Sequence[Row], one: str, other: str) -> dict[Cell, Contrast | None]:
     found, _ = pairing.pairs(rows, one, [other])
     made = pairing.contrasts(found, pairing.RATE)
     return {

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from speccli.core.bench import pairing
+from speccli.core.bench.choice import GAIN
 from speccli.core.bench.compare import compare
 from speccli.core.bench.results import Arm, Result, Row, Statistic
-from speccli.core.bench.schedule import GAIN
 from speccli.core.bench.schedule import schedule as swept
 from speccli.core.bench.spread import mean, spread
 from speccli.core.cost import Pricing

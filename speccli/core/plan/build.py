@@ -242,7 +242,8 @@ def _memory(facts: Facts, graphs: Graphs | None) -> Memory | None:
 def _estimate(facts: Facts) -> Estimate | None:
     recipe, draft = facts.recipe, facts.recipe.draft
     unknown_draft = draft.method in HEADS | {"draft_model"} and facts.draft_shape is None
-    if facts.target_shape is None or unknown_draft:
+    # Eager, a step costs its launches, which are not estimated (R-GRAPHS says what they came to).
+    if facts.target_shape is None or unknown_draft or recipe.serving.enforce_eager:
         return None
     setting = _setting(facts, facts.target_shape)
     k, most = draft.k, recipe.serving.max_num_seqs

@@ -31,8 +31,8 @@ def _methods(method: str) -> list[Advice]:
         Advice(
             "a head was trained for just this target",
             "EAGLE-3, K = 3",
-            "the most accepted tokens for the least draft; 1.8 (8B) and 2.0 times (32B, K = 5); of "
-            f"K = 1 to 7 the best one for all loads of an 8B {_LAB}",
+            "the most accepted tokens for the least draft; of K = 1 to 7 the best one over 1 to "
+            f"128 requests (8B); 1.8 (8B) and 2.0 times (32B, K = 5) {_LAB}",
             method in {"eagle", "eagle3"},
         ),
         Advice(

@@ -93,6 +93,8 @@ def schedule(found: Schedule) -> dict[str, Any]:
         "draft": found.draft,
         "speculative_config": found.config(),
         "k_schedule": [list(row) for row in found.rows],
+        "one_k": found.alone,
+        "refused": found.refused,
         "measured": [
             {
                 "batch": each.batch,

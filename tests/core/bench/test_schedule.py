@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ from speccli.core.bench.schedule import schedule
 from speccli.core.engines.vllm_speculative import schedule_problems
 from speccli.core.errors import UsageError
 from speccli.core.values import Number
+from speccli.tables.bench import config_lines
 from tests.support.benches import PLAIN, Noise, Planted, bench, sweep
 
 QUIET = Noise(run=0.002, drift=0.01, prompt=0.02, request=0.01)
@@ -208,7 +210,7 @@ def test_a_change_that_is_likely_and_not_sure_is_made_and_said() -> None:
     told = schedule(_noisy(run=0.1, seed=4))
     assert [k for _, _, k in told.rows] == [3, 1]
     assert (told.changes[0].at_above.low or 0) < 1
-    assert any("likely, not sure; more --repeats would tell" in note for note in told.notes)
+    assert any("likely, not sure (more --repeats would tell)" in note for note in told.notes)
 
 
 def _noisy(run: float, seed: int) -> Result:
@@ -276,3 +278,56 @@ def test_an_arm_that_has_k_by_batch_already_is_no_k_of_a_sweep() -> None:
     found = schedule(other)
     assert set(found.arms) == {0, 1}
     assert any("it has K by batch, and is left out" in note for note in found.notes)
+
+
+def test_a_batch_that_a_k_lacks_decides_nothing_and_is_named() -> None:
+    whole = sweep(CROSSING, batches=(1, 8, 32), prompts=20, noise=QUIET)
+    lacking = tuple(r for r in whole.rows if (r.arm, r.batch) != ("eagle3-k1", 32))
+    found = schedule(replace(whole, rows=lacking))
+    assert [m.batch for m in found.measured] == [1, 8]
+    assert "batch 32 decides nothing: not measured of eagle3-k1" in found.notes
+    bare = tuple(r for r in whole.rows if (r.arm, r.batch) != ("none", 8))
+    told = schedule(replace(whole, rows=bare)).notes
+    assert "batch 8 decides nothing: not measured of none" in told
+
+
+def test_one_repeat_of_every_k_does_not_undo_those_of_two_files() -> None:
+    apart = _apart(baseline=True)
+    more = sweep(CROSSING, batches=(1, 8), prompts=20, repeats=5, noise=QUIET, seed=9)
+    one = tuple(row for row in more.rows if row.repeat == 4)
+    found = schedule(replace(apart, rows=apart.rows + one))
+    assert [k for _, _, k in found.rows] == [3, 1]
+    assert not any("measured once" in note for note in found.notes)
+
+
+def test_a_fall_is_told_with_the_ratio_that_decided_it() -> None:
+    """Also where one K lacks a repeat that the other has."""
+    result = sweep(CROSSING, batches=(1, 8), prompts=20, repeats=3, noise=QUIET)
+    rows = tuple(
+        replace(r, output_tokens_per_s=Number.known((r.output_tokens_per_s.value or 0) * 2, n=1))
+        if (r.arm, r.batch, r.repeat) == ("eagle3-k3", 8, 2)
+        else r
+        for r in result.rows
+        if (r.arm, r.batch, r.repeat) != ("eagle3-k1", 8, 2)
+    )
+    found = schedule(replace(result, rows=rows))
+    assert not found.needed or all((c.at_above.value or 0) > 1 for c in found.changes)
+
+
+def test_files_of_several_machines_say_so() -> None:
+    apart = _apart(baseline=True)
+    order = "blocks: several files, measured one after the other; GPU H200 and L4"
+    merged = replace(apart, provenance=replace(apart.provenance, order=order))
+    assert any(note.startswith(order) for note in schedule(merged).notes)
+    assert not any(note.startswith("blocks") for note in schedule(apart).notes)
+
+
+def test_what_starts_with_the_version_that_was_measured_is_what_to_add_first() -> None:
+    arms = falling().arms
+    old = tuple(replace(a, engine={**a.engine, "version": "0.25.1"}) for a in arms)
+    refused = schedule(replace(falling(), arms=old))
+    line = json.dumps(refused.config(), separators=(",", ":"))
+    one = '{"num_speculative_tokens":3}'
+    assert config_lines(refused)[1:] == [one, "else:", line]
+    assert (refused.alone, refused.refused is None) == (3, False)
+    assert config_lines(schedule(falling())) == ["add to --speculative-config:", line]

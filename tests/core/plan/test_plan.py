@@ -245,3 +245,14 @@ def test_a_plan_takes_less_than_two_seconds_and_no_network() -> None:
     assert done.returncode == 1, done.stderr
     for part in ("target weights", "CUDA graphs", "vllm serve", "P-UNREAD"):
         assert part in done.stdout
+
+
+def test_eager_mode_is_not_estimated_and_what_it_came_to_is_said() -> None:
+    """docs/evidence/lab-h200/8b-graphs-graphs.json: two to three times what a roofline says."""
+    made = plan(load("llama-3.3-70b-eagle3-h200", ["serving.enforce_eager=true"]))
+    assert made.estimate is None
+    assert view.plan(made)["estimate"] is None
+    (said,) = (each for each in made.verdicts if each.rule == "R-GRAPHS")
+    assert "not estimated" in said.cause
+    assert "0.57 to 0.78" in said.cause
+    assert "R-WORTH" not in {each.rule for each in made.verdicts}
