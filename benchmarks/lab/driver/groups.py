@@ -226,7 +226,7 @@ GROUPS = {
                 *(_eagle(f"spread-{s:g}", spread=s, kv_gib=4.0) for s in (0.0, 0.03, 0.1)),
             ),
             (
-                Bench("routing", 150, "1,8,32,128", "32,64,128,384", repeats=2),
+                Bench("routing", 145, "1,8,32,128", "16,64,128,384", repeats=1),
                 Bench(
                     "lossless",
                     15,
