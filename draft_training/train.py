@@ -235,7 +235,7 @@ class Trainer:
     def _resume(self) -> None:
         if not self._file().exists():
             return
-        kept = torch.load(self._file(), map_location=self.device, weights_only=True)
+        kept = torch.load(self._file(), map_location="cpu", weights_only=True)
         if differ := self._differ(kept.get("recipe", {})):
             self._begin_anew(differ)
             return

@@ -54,6 +54,14 @@ def test_the_checkpoint_of_before_it_diverged_stays_and_is_named(came: dict[str,
 
 
 @pytest.mark.slow
+def test_a_checkpoint_is_taken_up_on_another_device_than_it_is_read_to(
+    came: dict[str, Any],
+) -> None:
+    """On a GPU the vocabulary of the checkpoint was compared across devices, and training ended."""
+    assert came["device"] == 4
+
+
+@pytest.mark.slow
 def test_another_recipe_begins_anew_and_puts_the_checkpoint_aside(came: dict[str, Any]) -> None:
     told = came["recipe"]
     assert told["longer"] == 4, "how long it is to train is no part of the recipe"

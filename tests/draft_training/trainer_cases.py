@@ -128,6 +128,17 @@ def with_another_rate(folder: Path) -> dict[str, Any]:
     }
 
 
+def on_another_device(folder: Path) -> int:
+    """A checkpoint taken up where the target is: "meta", which cannot be mixed, as a GPU cannot."""
+    first = Run(folder, None)
+    first.state.step = 4
+    first.save()
+    on = Run(folder, None)
+    on.device = "meta"
+    on._resume()
+    return on.state.step
+
+
 def measured(folder: Path) -> dict[str, Any]:
     """Held-out prompts looked at by an unroll that cannot ask the target's vocabulary."""
     made = job.from_dict({"target": "t", "out": str(folder), "training": {"steps": 1, "k": 2}})
@@ -161,6 +172,7 @@ def main(at: Path) -> dict[str, Any]:
         "measured": measured(at / "measured"),
         "names": named_as_we_do(at / "names"),
         "recipe": with_another_rate(at / "recipe"),
+        "device": on_another_device(at / "device"),
         "after": came_of(after_a_checkpoint(at / "after")),
     }
 
