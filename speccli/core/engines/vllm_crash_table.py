@@ -12,7 +12,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from speccli.core.engines.vllm_graphs import FAILS_HOW, STARTS_WITH
+from speccli.core.engines.vllm_graphs import (
+    CAPTURE_STARTS_WITH,
+    FAILS_HOW,
+    STARTS_WITH,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,13 @@ SIGNATURES: tuple[Signature, ...] = (
         r"|make_dummy\n(?:.*\n){1,4}?.*AssertionError)",
         FAILS_HOW,
         STARTS_WITH,
+    ),
+    _sign(
+        "DRAFT_GRAPHS",
+        r"speculator\.py\", line \d+, in capture\n(?:.*\n){1,40}?.*an illegal memory access",
+        "an illegal memory access while the draft's CUDA graphs were captured: a known fault of vLLM "
+        "before 0.26 (vllm#47561)",
+        CAPTURE_STARTS_WITH,
     ),
     # ---- what the command line says ----
     _sign(

@@ -56,6 +56,21 @@ STARTS_WITH = (
 )
 """Measured on an H200, vLLM 0.25.1, 16 to 128 requests (docs/evidence/lab-h200)."""
 
+CAPTURE_FAILS: tuple[Version, Version] = ((0, 22, 0), (0, 26, 0))
+"""Since and before which the V2 runner captures a draft on the attention data of the target.
+
+Those are views of buffers that a later capture has overwritten, so attention reads what is not its
+own; whether that faults goes by shapes and memory (read in 0.22.1 to 0.26.0; vllm#47561, PR #48261;
+met on 0.25.1, docs/evidence/lab-h200/capture.txt).
+"""
+CAPTURE_SAFE_SEQS = 64
+"""The fewest max_num_seqs at which it was seen to start; at 8 it was seen to fail."""
+CAPTURE_ENDS = "vLLM may end while it captures the draft's CUDA graphs, on an illegal memory access"
+CAPTURE_STARTS_WITH = (
+    f"vLLM 0.26 or newer, or --max-num-seqs {CAPTURE_SAFE_SEQS} or more; "
+    "--attention-config flash_attn_max_num_splits_for_cuda_graph=1 did not help"
+)
+
 Dispatch = Literal["rounded", "nearest", "uniform"]
 """How a decode batch finds its graph. rounded: capture sizes become multiples of K+1, the next one
 serves. nearest: the nearest size of any graph decides; if it is no multiple of K+1, the step runs
@@ -126,6 +141,15 @@ def schedule_fails(
         return False
     ks = {each for first, _, each in rows if first <= most or version < _REACHED_SINCE}
     return (method in STEPWISE and bool(ks - {k})) or (method == "dspark" and 0 in ks)
+
+
+def capture_may_end(version: Version, method: str, most: int) -> bool:
+    """Whether the V2 runner of `version` may end while it captures this draft's graphs.
+
+    `most` is max_num_seqs.
+    """
+    since, before = CAPTURE_FAILS
+    return since <= version < before and method in STEPWISE and most < CAPTURE_SAFE_SEQS
 
 
 def _can_v2(version: Version, method: str, parallel: bool, scheduled: bool) -> bool:

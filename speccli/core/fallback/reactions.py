@@ -53,7 +53,7 @@ NOTHING: Mapping[str, str] = {
 BLAMED = frozenset(
     {
         *("SPEC_CONFIG", "DRAFT_UNSUPPORTED", "DRAFT_MISMATCH", "DRAFT_TP", "DRAFT_VOCAB"),
-        *("GPU_OOM_DRAFT", "GPU_OOM_SAMPLER", "GRAMMAR", "NEGATIVE_COUNTER"),
+        *("GPU_OOM_DRAFT", "GPU_OOM_SAMPLER", "DRAFT_GRAPHS", "GRAMMAR", "NEGATIVE_COUNTER"),
     }
 )
 """Causes of a crash that go with the draft, or with speculation."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from speccli.core.engines import vllm_flags
-from speccli.core.engines.vllm_graphs import FAILS_HOW, RUNNER_ENV, STARTS_WITH, schedule_fails
-from speccli.core.engines.vllm_speculative import SCHEDULE_SINCE, dotted, schedule_problems
-from speccli.core.findings.base import Severity
+from speccli.core.engines.vllm_graphs import RUNNER_ENV
+from speccli.core.engines.vllm_speculative import dotted
 from speccli.core.plan.build import Plan
+from speccli.core.plan.graph_rules import graphs, schedule, verdict
 from speccli.core.preflight.base import Verdict
-from speccli.core.sizing import cudagraphs
 from speccli.core.sizing.gpus import GIB
 
 if TYPE_CHECKING:
@@ -29,20 +27,14 @@ def judge(plan: Plan) -> Iterator[Verdict]:
     """Every verdict on the recipe."""
     for rule in (_engine, _runner, _flags, _hardware, _memory, _weights):
         yield from rule(plan)
-    for rule in (_graphs, _schedule, _worth, _use):
+    for rule in (graphs, schedule, _worth, _use):
         yield from rule(plan)
-
-
-def _verdict(
-    rule: str, severity: Severity, evidence: str, cause: str, action: str, thread: str = ""
-) -> Verdict:
-    return Verdict(rule, severity, evidence, cause, action, thread, subject="recipe")
 
 
 def _engine(plan: Plan) -> Iterator[Verdict]:
     engine, version = plan.facts.recipe.engine, plan.facts.version
     if engine.kind != "vllm":
-        yield _verdict(
+        yield verdict(
             "R-ENGINE",
             "critical",
             f"engine.kind {engine.kind}",
@@ -50,7 +42,7 @@ def _engine(plan: Plan) -> Iterator[Verdict]:
             "engine.kind vllm",
         )
     elif version is None:
-        yield _verdict(
+        yield verdict(
             "R-VERSION",
             "critical",
             f"engine.version {engine.version!r} is no version",
@@ -58,7 +50,7 @@ def _engine(plan: Plan) -> Iterator[Verdict]:
             'write it as "0.32.0"',
         )
     elif version > vllm_flags.NEWEST:
-        yield _verdict(
+        yield verdict(
             "R-VERSION",
             "warning",
             f"vLLM {dotted(version)} is newer than {dotted(vllm_flags.NEWEST)}",
@@ -72,7 +64,7 @@ def _runner(plan: Plan) -> Iterator[Verdict]:
     if rules is not None and version is not None and rules.forced_in_vain:
         recipe = plan.facts.recipe
         what = f"{recipe.draft.method}{' with K by batch size' if recipe.draft.schedule else ''}"
-        yield _verdict(
+        yield verdict(
             "R-ENGINE",
             "critical",
             f"{RUNNER_ENV}=1 with {what}",
@@ -81,12 +73,9 @@ def _runner(plan: Plan) -> Iterator[Verdict]:
         )
 
 
-_NO_FULL = re.compile(r"PIECEWISE|cudagraph_mode\W+NONE")
-
-
 def _flags(plan: Plan) -> Iterator[Verdict]:
     for refusal in plan.line.refusals:
-        yield _verdict(
+        yield verdict(
             "R-FLAG",
             "warning" if refusal.ignored else "critical",
             refusal.evidence,
@@ -101,7 +90,7 @@ def _hardware(plan: Plan) -> Iterator[Verdict]:
     serving, count = recipe.serving, recipe.hardware.count
     used = serving.tensor_parallel * serving.data_parallel
     if used != count:
-        yield _verdict(
+        yield verdict(
             "R-GPUS",
             "critical" if used > count else "warning",
             f"tensor_parallel {serving.tensor_parallel} x data_parallel {serving.data_parallel}, "
@@ -110,7 +99,7 @@ def _hardware(plan: Plan) -> Iterator[Verdict]:
             f"hardware.count {used}",
         )
     if recipe.scaling.min > recipe.scaling.max:
-        yield _verdict(
+        yield verdict(
             "R-SCALING",
             "critical",
             f"scaling.min {recipe.scaling.min}, max {recipe.scaling.max}",
@@ -122,7 +111,7 @@ def _hardware(plan: Plan) -> Iterator[Verdict]:
 def _memory(plan: Plan) -> Iterator[Verdict]:
     serving, memory = plan.facts.recipe.serving, plan.memory
     if memory is None:
-        yield _verdict(
+        yield verdict(
             "R-SHAPE",
             "unknown",
             f"no config.json known of {plan.facts.recipe.target.model}",
@@ -132,7 +121,7 @@ def _memory(plan: Plan) -> Iterator[Verdict]:
         return
     left = memory.kv_cache / GIB
     if memory.kv_cache <= 0:
-        yield _verdict(
+        yield verdict(
             "R-MEMORY",
             "critical",
             f"{left:.1f} GiB left for the KV cache of {memory.budget / GIB:.1f} GiB",
@@ -141,7 +130,7 @@ def _memory(plan: Plan) -> Iterator[Verdict]:
             "vllm#23278",
         )
     elif memory.kv_tokens < serving.max_model_len:
-        yield _verdict(
+        yield verdict(
             "R-MEMORY",
             "critical",
             f"room for {memory.kv_tokens} tokens, max_model_len {serving.max_model_len}",
@@ -159,7 +148,7 @@ def _concurrency(plan: Plan) -> Iterator[Verdict]:
     each = tokens * memory.kv_per_token + memory.kv_per_request
     fits, wanted = memory.kv_cache // each, recipe.serving.max_num_seqs
     if fits < wanted:
-        yield _verdict(
+        yield verdict(
             "R-KV",
             "warning",
             f"cache for {fits} requests of {tokens} tokens, max_num_seqs {wanted}",
@@ -173,7 +162,7 @@ def _weights(plan: Plan) -> Iterator[Verdict]:
     if shape is None:
         return
     if shape.quantization == "fp8" and not gpu.fp8_native:
-        yield _verdict(
+        yield verdict(
             "R-KERNEL",
             "info",
             f"FP8 weights on {gpu.title}",
@@ -182,142 +171,12 @@ def _weights(plan: Plan) -> Iterator[Verdict]:
         )
     note = _HOPPER_NOTE.get(shape.quantization)
     if note and not (shape.quantization == "mxfp4" and gpu.fp4_native):
-        yield _verdict(
+        yield verdict(
             "R-KERNEL",
             "info",
             f"{shape.quantization} weights on {gpu.title}",
             note,
             "expect speculation to pay at smaller batches only: verification is arithmetic",
-        )
-
-
-def _graphs(plan: Plan) -> Iterator[Verdict]:
-    graphs, recipe = plan.graphs, plan.facts.recipe
-    if recipe.serving.enforce_eager:
-        yield _verdict(
-            "R-GRAPHS",
-            "warning",
-            "enforce_eager true",
-            "no CUDA graphs: not estimated; an 8B with EAGLE-3 was 0.57 to 0.78 times as fast as "
-            "without a draft in graphs (stand-in on an H200, 3 to 100 requests)",
-            "remove it",
-            "vllm#54933",
-        )
-        return
-    if graphs is None:
-        if plan.facts.version is not None and recipe.engine.kind == "vllm":
-            yield _verdict(
-                "R-GRAPHS",
-                "unknown",
-                f"vLLM {dotted(plan.facts.version)}",
-                "its rules for CUDA graphs were not read",
-                "use 0.16 or newer",
-            )
-        return
-    most, schedule, k = recipe.serving.max_num_seqs, recipe.draft.schedule, recipe.draft.k
-    eager, piecewise = cudagraphs.uncovered(graphs.used, most, schedule, k)
-    if eager:
-        yield _verdict(
-            "R-GRAPHS",
-            "warning",
-            f"batches {_span(eager)} run eager: up to {graphs.needed} tokens are needed",
-            "no graph of that size is captured",
-            f"max_num_batched_tokens at least {graphs.needed}, and "
-            "serving.cudagraph_capture_sizes up to it",
-            "vllm PR#50488, #54933",
-        )
-    if piecewise:
-        yield _verdict(
-            "R-GRAPHS",
-            "warning",
-            f"batches {_span(piecewise)} run piecewise",
-            "attention runs outside the graph",
-            "capture sizes that are multiples of K + 1, or a fixed K where the V1 runner serves",
-            "vllm PR#53407",
-        )
-    before, _ = cudagraphs.uncovered(graphs.default, most, schedule, k)
-    if graphs.flag and before and recipe.serving.cudagraph_capture_sizes is None:
-        yield _verdict(
-            "R-CAPTURE",
-            "info",
-            f"by default batches {_span(before)} would run eager",
-            f"vLLM captures {max(graphs.default.sizes, default=0)} tokens at most, "
-            f"{graphs.needed} are needed",
-            "nothing: the line has --cudagraph-capture-sizes",
-            "vllm PR#50488",
-        )
-
-
-def _span(batches: list[int]) -> str:
-    if len(batches) == 1:
-        return str(batches[0])
-    whole = batches[-1] - batches[0] + 1 == len(batches)
-    return f"{batches[0]}–{batches[-1]}" if whole else f"{batches[0]} … {batches[-1]}"
-
-
-def _schedule(plan: Plan) -> Iterator[Verdict]:
-    recipe, version = plan.facts.recipe, plan.facts.version
-    schedule = recipe.draft.schedule
-    if schedule is None or version is None:
-        return
-    for wrong in schedule_problems(schedule):
-        yield _verdict(
-            "R-SCHEDULE",
-            "critical",
-            wrong,
-            "vLLM refuses this schedule",
-            "write [[first, last, K], …] from 1 on, in order, without overlap",
-        )
-    if version < SCHEDULE_SINCE:
-        yield _verdict(
-            "R-SCHEDULE",
-            "critical",
-            f"K by batch size needs vLLM {dotted(SCHEDULE_SINCE)}, this is {dotted(version)}",
-            "older ones have no such key",
-            "a fixed K",
-        )
-    if recipe.serving.data_parallel > 1:
-        yield _verdict(
-            "R-SCHEDULE",
-            "critical",
-            f"data_parallel {recipe.serving.data_parallel} with K by batch size",
-            "vLLM ignores the schedule there, with a warning",
-            "one deployment per replica instead of data_parallel, or a fixed K",
-        )
-    most, rules = recipe.serving.max_num_seqs, plan.facts.graph_rules
-    second = rules is not None and rules.runner == "V2" and not rules.forced_in_vain
-    full = not recipe.serving.enforce_eager and not _NO_FULL.search(
-        " ".join(recipe.engine.extra_args)
-    )
-    if (
-        second
-        and full
-        and schedule_fails(version, recipe.draft.method, schedule, recipe.draft.k, most)
-    ):
-        yield _verdict(
-            "R-SCHEDULE",
-            "critical",
-            f"K by batch size on the V2 runner of vLLM {dotted(version)}",
-            FAILS_HOW,
-            f"{STARTS_WITH}; engine.env takes the variable",
-            "vllm#48494",
-        )
-    yield _verdict(
-        "R-SCHEDULE",
-        "warning",
-        f"{len(schedule)} ranges",
-        "changing K collapsed under concurrency in one report (232 to 24–157 tok/s)",
-        "bench across each threshold: one request fewer, the same, one more",
-        "vllm#49548",
-    )
-    if plan.graphs and plan.facts.graph_rules and plan.facts.graph_rules.piecewise_only:
-        yield _verdict(
-            "R-SCHEDULE",
-            "warning",
-            "the V1 runner serves this",
-            "it takes piecewise graphs only where K changes",
-            "a fixed K",
-            "vllm#49548",
         )
 
 
@@ -332,7 +191,7 @@ def _worth(plan: Plan) -> Iterator[Verdict]:
     k, even = recipe.draft.k, estimate.break_even
     sure = plan.facts.target_shape is not None and not plan.facts.target_shape.moe
     if even and even[0] > k + 1:
-        yield _verdict(
+        yield verdict(
             "R-WORTH",
             "warning" if sure else "info",
             f"even at batch 1 it would need {even[0]:.1f} tokens a step, "
@@ -341,7 +200,7 @@ def _worth(plan: Plan) -> Iterator[Verdict]:
             "a smaller draft, a head, or none",
         )
     elif estimate.crossover is not None:
-        yield _verdict(
+        yield verdict(
             "R-WORTH",
             "info",
             f"faster than none up to about {estimate.crossover - 1} requests, "
@@ -355,7 +214,7 @@ def _worth(plan: Plan) -> Iterator[Verdict]:
 def _worth_measured(found: Measured, most: int) -> Iterator[Verdict]:
     """By what was measured of this recipe, which leaves nothing to the estimate."""
     if found.unlike is not None:
-        yield _verdict(
+        yield verdict(
             "R-MEASURED",
             "warning",
             f"the bench is of {found.unlike}",
@@ -367,7 +226,7 @@ def _worth_measured(found: Measured, most: int) -> Iterator[Verdict]:
     passed = [row.batch for row in found.rows if row.verdict == "PASS" and row.batch <= most]
     failed = [row.batch for row in found.rows if row.verdict == "FAIL" and row.batch <= most]
     if failed:
-        yield _verdict(
+        yield verdict(
             "R-WORTH",
             "info" if passed else "warning",
             f"{found.arm} misses 1.1 times {found.baseline} at batch "
@@ -378,7 +237,7 @@ def _worth_measured(found: Measured, most: int) -> Iterator[Verdict]:
             "more servers before larger batches, or a smaller K" if passed else "no draft",
         )
     elif passed:
-        yield _verdict(
+        yield verdict(
             "R-WORTH",
             "info",
             f"{found.arm} is over 1.1 times {found.baseline} at batch "
@@ -394,7 +253,7 @@ def _use(plan: Plan) -> Iterator[Verdict]:
         return
     if recipe.serving.structured_output:
         parallel = recipe.draft.method == "p-eagle"
-        yield _verdict(
+        yield verdict(
             "R-STRUCTURED",
             "warning",
             f"structured_output with {recipe.draft.method}",
@@ -406,7 +265,7 @@ def _use(plan: Plan) -> Iterator[Verdict]:
         )
     warm = recipe.workload.temperature > 0 and recipe.draft.method != "ngram"
     if warm and recipe.draft.sampling != "probabilistic":
-        yield _verdict(
+        yield verdict(
             "R-TEMPERATURE",
             "info",
             f"workload.temperature {recipe.workload.temperature:g}",

@@ -37,6 +37,7 @@ SEEN = {
     "draft-arch": ("ARCH_UNKNOWN", "LlamaForCausalLMEagle4"),
     "draft-parallel": ("DRAFT_MISMATCH", "no mask token"),
     "draft-missing": ("MODEL_NOT_FOUND", "there is no model /models/nowhere"),
+    "draft-graphs": ("DRAFT_GRAPHS", "before 0.26 (vllm#47561)"),
     "draft-tp": ("DRAFT_TP", "neither 1 nor the target's"),
     "eagle3-unsupported": ("WEIGHTS_MISMATCH", "OPTForCausalLM has no place for"),
     "arch-unknown": ("ARCH_UNKNOWN", "Llama9ForCausalLM"),

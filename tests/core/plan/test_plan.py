@@ -129,6 +129,34 @@ def test_k_by_batch_size_is_refused_with_data_parallel_and_before_0_24() -> None
     assert found(name, rows, "engine.version=0.22.0")["R-SCHEDULE"] == "critical"
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (["engine.version=0.25.1", "serving.max_num_seqs=8"], "max_num_seqs 8"),
+        (["engine.version=0.25.1", "serving.max_num_seqs=63"], "max_num_seqs 63"),
+        (["engine.version=0.25.1", "serving.max_num_seqs=64"], None),
+        (["engine.version=0.26.0", "serving.max_num_seqs=8"], None),
+        (["engine.version=0.25.1", "serving.max_num_seqs=8", "serving.enforce_eager=true"], None),
+        (
+            [
+                "engine.version=0.25.1",
+                "serving.max_num_seqs=8",
+                "engine.env.VLLM_USE_V2_MODEL_RUNNER=0",
+            ],
+            None,
+        ),
+    ],
+)
+def test_few_requests_at_once_may_end_the_capture_of_a_draft(
+    changes: list[str], said: str | None
+) -> None:
+    """vllm#47561, met on an H200 at max_num_seqs 8 (docs/evidence/lab-h200/capture.txt)."""
+    made = plan(load("llama-3.3-70b-eagle3-h200", changes))
+    told = [v.evidence for v in made.verdicts if v.thread.startswith("vllm#47561")]
+    assert [said in each for each in told if said] == [True] * bool(said)
+    assert len(told) == bool(said)
+
+
 def test_a_runner_that_cannot_serve_it_is_refused() -> None:
     rows, asked = "draft.schedule=[[1,16,3],[17,64,1]]", "engine.env.VLLM_USE_V2_MODEL_RUNNER=1"
     name = "llama-3.3-70b-eagle3-h100"
