@@ -449,6 +449,8 @@ def test_losslessness_is_judged_and_said(
     assert phases.lossless(places, GROUPS["8b"]) == code
     assert len(lines) == asked
     assert (f"http://127.0.0.1:{up.PORT}" in lines[-1]) == (asked == 2)
+    # The answers stay in the bench, for a report of it.
+    assert (lines[-1][-2:] == ["--out", lines[0][2]]) == (asked == 2)
     assert "60 of 64 answers are the baseline's" in capsys.readouterr().out
     assert phases.lossless(places, GROUPS["8b"]) == code
     assert len(lines) == asked  # said again, not asked again
