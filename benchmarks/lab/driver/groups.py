@@ -143,11 +143,10 @@ GROUPS = {
                 Bench("operators", 120, "1", "32", ("operators.jsonl",), repeats=1),
                 Bench("sets", 90, "1", "12", (SHAREGPT, "humaneval"), repeats=1),
             ),
-            max_num_seqs=64,
             start_s=215,
             notes=(
                 "the head of this run's train, at batch 1; what it was trained for, then else",
-                "64 at once, for at 8 vLLM 0.25.1 does not start with a head (vllm#47561)",
+                "128 at once, for at 8 vLLM 0.25.1 does not start with a head (vllm#47561)",
             ),
         ),
         Group(

@@ -50,8 +50,8 @@ SIGNATURES: tuple[Signature, ...] = (
     ),
     _sign(
         "DRAFT_GRAPHS",
-        r"speculator\.py\", line \d+, in capture\n(?:.*\n){1,40}?.*an illegal memory access",
-        "an illegal memory access while the draft's CUDA graphs were captured: a known fault of vLLM "
+        r"speculator\.py\", line \d+, in capture\r?\n(?:.*\n){1,200}?.*an illegal memory access",
+        "an illegal memory access while the draft's CUDA graphs were captured: known of vLLM "
         "before 0.26 (vllm#47561)",
         CAPTURE_STARTS_WITH,
     ),

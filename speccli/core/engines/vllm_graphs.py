@@ -63,12 +63,12 @@ Those are views of buffers that a later capture has overwritten, so attention re
 own; whether that faults goes by shapes and memory (read in 0.22.1 to 0.26.0; vllm#47561, PR #48261;
 met on 0.25.1, docs/evidence/lab-h200/capture.txt).
 """
-CAPTURE_SAFE_SEQS = 64
-"""The fewest max_num_seqs at which it was seen to start; at 8 it was seen to fail."""
+CAPTURE_STARTED_SEQS = 64
+"""The fewest max_num_seqs at which servers were seen to start; at 8 they were seen to end."""
 CAPTURE_ENDS = "vLLM may end while it captures the draft's CUDA graphs, on an illegal memory access"
 CAPTURE_STARTS_WITH = (
-    f"vLLM 0.26 or newer, or --max-num-seqs {CAPTURE_SAFE_SEQS} or more; "
-    "--attention-config flash_attn_max_num_splits_for_cuda_graph=1 did not help"
+    "vLLM 0.26 or newer; else a larger --max-num-seqs (a server that ended at 8 started at 128), "
+    f"{RUNNER_ENV}=0 or, slower, --enforce-eager (neither tried for this)"
 )
 
 Dispatch = Literal["rounded", "nearest", "uniform"]
@@ -149,7 +149,7 @@ def capture_may_end(version: Version, method: str, most: int) -> bool:
     `most` is max_num_seqs.
     """
     since, before = CAPTURE_FAILS
-    return since <= version < before and method in STEPWISE and most < CAPTURE_SAFE_SEQS
+    return since <= version < before and method in STEPWISE and most < CAPTURE_STARTED_SEQS
 
 
 def _can_v2(version: Version, method: str, parallel: bool, scheduled: bool) -> bool:

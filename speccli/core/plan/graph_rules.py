@@ -19,7 +19,7 @@ from speccli.core.plan.build import Plan
 from speccli.core.preflight.base import Verdict
 from speccli.core.sizing import cudagraphs
 
-_NO_FULL = re.compile(r"PIECEWISE|cudagraph_mode\W+NONE")
+_NO_FULL = re.compile(r"(?<!FULL_AND_)PIECEWISE|cudagraph_mode\W+NONE")
 
 
 def verdict(
@@ -113,7 +113,7 @@ def _captured(plan: Plan) -> Iterator[Verdict]:
             "R-CAPTURE",
             "warning",
             f"vLLM {dotted(version)}, V2 runner, max_num_seqs {most}",
-            f"{CAPTURE_ENDS}: a 32B in FP8 did at 8 on two H200s, and not at 64 or 128",
+            f"{CAPTURE_ENDS}: a 32B in FP8 did at 8 on two H200s and started at 128, a 70B at 64",
             CAPTURE_STARTS_WITH,
             "vllm#47561, PR #48261",
         )
