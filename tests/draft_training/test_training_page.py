@@ -57,6 +57,13 @@ def test_what_a_real_engine_accepted(name: str, dataset: str) -> None:
     assert _row(name)[2:] == [rates, lengths]
 
 
+def test_what_was_answered() -> None:
+    run = json.loads((DOCS / "evidence/draft-train-h200-domain.json").read_text())
+    told, page = run["stages"]["answers"], (DOCS / "training.md").read_text()
+    assert f"{told['answers']:,} answers, {told['answer_tokens'] / 1e6:.1f} M tokens" in page
+    assert f"in {told['seconds']:.0f} s, {run['job']['answers']['seconds']} of them" in page
+
+
 def test_how_fast_it_was() -> None:
     last = STEPS[-1]
     page = (DOCS / "training.md").read_text()

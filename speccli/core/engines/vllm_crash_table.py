@@ -12,11 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from speccli.core.engines.vllm_graphs import (
-    CAPTURE_STARTS_WITH,
-    FAILS_HOW,
-    STARTS_WITH,
-)
+from speccli.core.engines.vllm_graphs import CAPTURE_STARTS_WITH, FAILS_HOW, STARTS_WITH
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +46,11 @@ SIGNATURES: tuple[Signature, ...] = (
     ),
     _sign(
         "DRAFT_GRAPHS",
-        r"speculator\.py\", line \d+, in capture\r?\n(?:.*\n){1,200}?.*an illegal memory access",
+        r"(?:autoregressive|eagle)/speculator\.py\", line \d+, in capture\b(?:.*\n){1,200}?"
+        r".*an illegal memory access",
         "an illegal memory access while the draft's CUDA graphs were captured: known of vLLM "
         "before 0.26 (vllm#47561)",
-        CAPTURE_STARTS_WITH,
+        f"{CAPTURE_STARTS_WITH}; on 0.26 or newer it is another fault: `specctl kernels check` on that node",
     ),
     # ---- what the command line says ----
     _sign(

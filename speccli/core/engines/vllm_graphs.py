@@ -60,11 +60,14 @@ CAPTURE_FAILS: tuple[Version, Version] = ((0, 22, 0), (0, 26, 0))
 """Since and before which the V2 runner captures a draft on the attention data of the target.
 
 Those are views of buffers that a later capture has overwritten, so attention reads what is not its
-own; whether that faults goes by shapes and memory (read in 0.22.1 to 0.26.0; vllm#47561, PR #48261;
-met on 0.25.1, docs/evidence/lab-h200/capture.txt).
+own; whether that faults goes by shapes and memory. Read in 0.22.1, 0.23.0, 0.24.0, 0.25.1 and,
+mended, 0.26.0; vllm#47561, PR #48261; met on 0.25.1 (docs/evidence/lab-h200/capture.txt).
 """
 CAPTURE_STARTED_SEQS = 64
-"""The fewest max_num_seqs at which servers were seen to start; at 8 they were seen to end."""
+"""The fewest max_num_seqs at which servers were seen to start; at 8 they were seen to end.
+
+No bound: that of vllm#47561 has vLLM's default, which is more.
+"""
 CAPTURE_ENDS = "vLLM may end while it captures the draft's CUDA graphs, on an illegal memory access"
 CAPTURE_STARTS_WITH = (
     "vLLM 0.26 or newer; else a larger --max-num-seqs (a server that ended at 8 started at 128), "
@@ -143,13 +146,10 @@ def schedule_fails(
     return (method in STEPWISE and bool(ks - {k})) or (method == "dspark" and 0 in ks)
 
 
-def capture_may_end(version: Version, method: str, most: int) -> bool:
-    """Whether the V2 runner of `version` may end while it captures this draft's graphs.
-
-    `most` is max_num_seqs.
-    """
+def capture_may_end(version: Version, method: str) -> bool:
+    """Whether the V2 runner of `version` may end while it captures this draft's graphs."""
     since, before = CAPTURE_FAILS
-    return since <= version < before and method in STEPWISE and most < CAPTURE_STARTED_SEQS
+    return since <= version < before and method in STEPWISE
 
 
 def _can_v2(version: Version, method: str, parallel: bool, scheduled: bool) -> bool:

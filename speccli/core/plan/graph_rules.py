@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from speccli.core.engines.vllm_graphs import (
     CAPTURE_ENDS,
+    CAPTURE_STARTED_SEQS,
     CAPTURE_STARTS_WITH,
     FAILS_HOW,
     STARTS_WITH,
@@ -108,10 +109,10 @@ def _captured(plan: Plan) -> Iterator[Verdict]:
     most = recipe.serving.max_num_seqs
     if version is None or not _second_in_full(plan):
         return
-    if capture_may_end(version, recipe.draft.method, most):
+    if capture_may_end(version, recipe.draft.method):
         yield verdict(
-            "R-CAPTURE",
-            "warning",
+            "R-DRAFT-GRAPHS",
+            "warning" if most < CAPTURE_STARTED_SEQS else "info",
             f"vLLM {dotted(version)}, V2 runner, max_num_seqs {most}",
             f"{CAPTURE_ENDS}: a 32B in FP8 did at 8 on two H200s and started at 128, a 70B at 64",
             CAPTURE_STARTS_WITH,

@@ -74,6 +74,20 @@ def test_a_server_that_was_made_to_fail(name: str) -> None:
     assert "{" not in found.fix.replace('{"method"', "")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("autoregressive/speculator.py", "dflash/speculator.py", "CUDA_ERROR"),
+        ("in capture", "in propose", "CUDA_ERROR"),
+        ("\n", "\r\n", "DRAFT_GRAPHS"),
+    ],
+)
+def test_only_the_capture_of_a_draft_that_is_made_by_token(old: str, new: str, code: str) -> None:
+    found = diagnose((FOLDER / "draft-graphs.log").read_text().replace(old, new))
+    assert found is not None
+    assert found.code == code
+
+
 def test_every_log_is_judged() -> None:
     assert {path.stem for path in FOLDER.glob("*.log")} == set(SEEN)
 

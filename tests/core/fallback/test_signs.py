@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from speccli.core.stats.snapshot import Snapshot
 from tests.core.findings.bodies import A, B, C, answer, good, silence, snapshot, zero
 from tests.support.pods import container, pod
 
+LOGS = Path(__file__).parents[2] / "data" / "vllm-crashes"
 GRAMMAR = "Traceback\n  grammar.validate_tokens(tokens)\nAssertionError\n"
 
 
@@ -130,6 +132,13 @@ def test_engines_that_end_in_speculation_are_a_sign() -> None:
     sign = told(Pods(ended("a", restarts=3, ready=False), ended("b", restarts=2, ready=True)))
     assert (sign.code, sign.severity, sign.share, sign.sure) == ("ENGINE_DOWN", "critical", 1, True)
     assert "GRAMMAR" in sign.evidence
+
+
+def test_a_draft_whose_graphs_cannot_be_captured_is_left_for_another_method() -> None:
+    log = (LOGS / "draft-graphs.log").read_text()
+    sign = told(Pods(ended("a", restarts=3, ready=False), log=log))
+    assert (sign.sure, sign.way) == (True, None)
+    assert "DRAFT_GRAPHS" in sign.evidence
 
 
 @pytest.mark.parametrize(
